@@ -1,7 +1,7 @@
 # One image for every role: `docker run skysail run --role selection`. It has no compiler and no root. Torch models:
-# --build-arg EXTRAS=control,gateway,otel,sklearn,torch
+# --build-arg EXTRAS=control,gateway,otel,signing,sklearn,torch
 FROM python:3.12-slim AS build
-ARG EXTRAS=control,gateway,otel,sklearn
+ARG EXTRAS=control,gateway,otel,signing,sklearn
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE skysail.py ./

@@ -109,6 +109,7 @@ class Cascade:
     """
 
     name: ClassVar[str] = "cascade"
+    weighs: ClassVar[bool] = True
     full_information: ClassVar[bool] = False
 
     risk: float = 0.01
@@ -166,8 +167,8 @@ class Cascade:
             if step.kind in _AGAIN and len(step.arms) == 1 and 0 < step.arms[0] < arms:
                 last = step.arms[0]
                 at = 2 * (CELLS * (last - 1) + cell(step.confidence))
-                counts[at] += 1.0
-                counts[at + 1] += _too_much(losses, last, self.first)
+                counts[at] += lesson.weight
+                counts[at + 1] += lesson.weight * _too_much(losses, last, self.first)
                 is_asked = is_asked or (last == arms - 1 and step.outcome == ASKED)
         counts[-2] += 1.0
         counts[-1] += is_asked

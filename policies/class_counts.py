@@ -57,7 +57,12 @@ def class_count(state: State, arms: int, classes: int) -> int:
 
 
 def added(
-    state: State, classes: int, losses: Sequence[float | None], answers: Sequence[Value | None] | None, discount: float
+    state: State,
+    classes: int,
+    losses: Sequence[float | None],
+    answers: Sequence[Value | None] | None,
+    discount: float,
+    weight: float = 1.0,
 ) -> State:
     """Count each known loss, in the cell of what the arm answered and in that of all; `discount` is of what was there.
 
@@ -67,6 +72,7 @@ def added(
         losses: one for each arm; None = not known, which counts nowhere.
         answers: one for each arm; None = they are not known.
         discount: what the former counts of a cell are multiplied with when it is counted in.
+        weight: as how much of an observation it counts.
     """
     values, known = list(state), cells(state, classes)
     for arm, loss in enumerate(losses):
@@ -79,8 +85,8 @@ def added(
         for place in {ALL, cell(answer, known)}:
             right = _start(classes, arm) + place
             wrong = right + _FIRST + classes
-            values[right] = discount * values[right] + 1.0 - loss
-            values[wrong] = discount * values[wrong] + loss
+            values[right] = discount * values[right] + weight - weight * loss
+            values[wrong] = discount * values[wrong] + weight * loss
     return tuple(values)
 
 

@@ -61,6 +61,7 @@ class ClassVote(EveryArm):
     """
 
     name: ClassVar[str] = "class_vote"
+    weighs: ClassVar[bool] = True
 
     prior: float = 2.0
     discount: float = 0.99
@@ -111,7 +112,7 @@ class ClassVote(EveryArm):
 
     def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Count every known loss, overall and for the class that the arm answered."""
-        return class_counts.added(state, self.classes, lesson.losses, lesson.answers, self.discount)
+        return class_counts.added(state, self.classes, lesson.losses, lesson.answers, self.discount, lesson.weight)
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with one observation of the average reward of those kept."""

@@ -96,6 +96,16 @@ class Policy(Protocol):
         ...
 
 
+class LessonWeighing(Policy, Protocol):
+    """A policy that counts a lesson of weight w, in (0, 1], as that part of one.
+
+    So w copies of a lesson and one that is w times as heavy teach alike, and whatever holds for losses in [0, 1] holds
+    with weights: no lesson counts more than one, and sums of weights are counts that are too small at most.
+    """
+
+    weighs: ClassVar[bool]  # True
+
+
 class Contextual(Policy, Protocol):
     """A policy whose decisions depend on the situation, too; without one, on the state alone.
 
@@ -276,6 +286,11 @@ class SharedPrior(Policy, Protocol):
 def has_shared_prior(policy: Policy) -> TypeGuard[SharedPrior]:
     """Tell whether contexts start from a common state; else each starts anew."""
     return hasattr(policy, "start")
+
+
+def is_weighing(policy: object) -> TypeGuard[LessonWeighing]:
+    """Tell whether a policy counts parts of lessons; for others the losses become smaller instead."""
+    return getattr(getattr(policy, "policy", policy), "weighs", False) is True
 
 
 def is_contextual(policy: Policy) -> TypeGuard[Contextual]:

@@ -47,6 +47,7 @@ class Exp3(LogWeights, OneArm):
     """
 
     name: ClassVar[str] = "exp3"
+    weighs: ClassVar[bool] = True
 
     eta: float = 0.05
     gamma: float = 0.05
@@ -73,7 +74,7 @@ class Exp3(LogWeights, OneArm):
         for arm in lesson.chosen:
             loss = losses[arm]
             if loss is not None:
-                logs[arm] -= self.eta * loss / max(propensities[arm], _SMALLEST_PROPENSITY)
+                logs[arm] -= self.eta * lesson.weight * loss / max(propensities[arm], _SMALLEST_PROPENSITY)
                 known = True
         if not known:
             return state

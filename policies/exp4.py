@@ -40,6 +40,7 @@ class Exp4(EveryArm, LogWeights):
     """
 
     name: ClassVar[str] = "exp4"
+    weighs: ClassVar[bool] = True
 
     eta: float = 0.1
     share: float = 1e-3
@@ -50,11 +51,11 @@ class Exp4(EveryArm, LogWeights):
 
     def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Lower each weight by its arm's loss and share, among the arms whose loss is known."""
-        losses = lesson.losses
+        losses, eta = lesson.losses, self.eta * lesson.weight
         awake = [arm for arm, loss in enumerate(losses) if loss is not None]
         if not awake:
             return state
-        lowered = [state[arm] - self.eta * loss for arm, loss in enumerate(losses) if loss is not None]
+        lowered = [state[arm] - eta * loss for arm, loss in enumerate(losses) if loss is not None]
         moved = self._shared(normalised(lowered))
         if len(awake) == len(state):
             return moved

@@ -180,6 +180,17 @@ def _unknown(policy: Policy) -> None:
     _require(policy.observe(state, 3, lesson) == state, "it has changed")
 
 
+def _weighs(policy: Policy) -> None:
+    random, arms = _Draws(11), 3
+    state = policy.init(arms)
+    for weight in (1e-6, 0.25, 1e-300, 1.0, 0.5) * 200:
+        chosen, shares = policy.select(state, arms, random.random()), policy.propensities(state, arms)
+        losses = [random.choice((0.0, 1.0, 0.5)) if arm in chosen else None for arm in range(arms)]
+        state = policy.observe(state, arms, Lesson(chosen, shares, losses, weight=weight))
+        _require(all(map(math.isfinite, state)), f"after a weight of {weight} it is {state}")
+        policy.weights(state, arms)
+
+
 def _finite(policy: Policy) -> None:
     random, arms = _Draws(3), 5
     state = policy.init(arms)
@@ -318,6 +329,7 @@ LAWS: Final = (
     Law("Asking twice gives the same, and changes no argument.", _pure),
     Law("Two folds of one log give the same bits.", _deterministic),
     Law("Losses that are not known change nothing.", _unknown),
+    Law("Lessons of any weight up to 1 leave a state that decides.", _weighs, "weighs"),
     Law("The state stays finite and decides, whatever is observed.", _finite),
     Law("Its text makes it anew.", _reads_back),
     Law("Other models: what is known of a model follows its name.", _named, "extend"),

@@ -26,3 +26,6 @@ class Lesson(NamedTuple):
     steps: Sequence[Step] = ()  # the questions after the first, of a policy that asks again
     scores: Sequence[Tensor | None] | None = None  # by arm, what its model computed; None = they are not logged
     label: Value | None = None  # what was true; None where only a loss was told
+    # The part of a whole lesson that it is, in (0, 1]: its feedback's weight divided by the largest one. To a policy
+    # that does not say `weighs` it is 1, and the losses are smaller instead.
+    weight: float = 1.0

@@ -115,8 +115,10 @@ def unpacked(state: State, arms: int, count: int) -> Regressions:
     return Regressions(inverses, (inverses * blocks[:, -count - 1 :, None]).sum(axis=1))
 
 
-def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[float | None], x: Floats) -> State:
-    """Add the known losses of the chosen arms at x.
+def added(
+    state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[float | None], x: Floats, weight: float = 1.0
+) -> State:
+    """Add the known losses of the chosen arms at x, as so much of an observation.
 
     Raises:
         PolicyError: The state is not one of so many arms and features.
@@ -124,19 +126,19 @@ def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[flo
     for arm in chosen:
         loss = losses[arm]
         if loss is not None:
-            state = towards(state, arms, arm, x, 1.0 - loss)
+            state = towards(state, arms, arm, x, 1.0 - loss, weight)
     return state
 
 
-def towards(state: State, arms: int, arm: int, x: Floats, target: float) -> State:
-    """Add to one arm's regression that the target was observed at x.
+def towards(state: State, arms: int, arm: int, x: Floats, target: float, weight: float = 1.0) -> State:
+    """Add to one arm's regression that the target was observed at x, as so much of an observation.
 
     Raises:
         PolicyError: The state is not one of so many arms and features.
     """
     size = _block_size(state, arms, len(x))
     start = arm * size
-    block = _observed(np.array(state[start : start + size]), x, target)
+    block = _observed(np.array(state[start : start + size]), x, target, weight)
     return state[:start] + tuple(block.tolist()) + state[start + size :]
 
 
@@ -174,10 +176,11 @@ def _block(ridge: float, weights: Floats) -> State:
     return (*np.where(rows == columns, 1.0 / ridge, 0.0).tolist(), *(ridge * weights).tolist())
 
 
-def _observed(block: Floats, x: Floats, target: float) -> Floats:
+def _observed(block: Floats, x: Floats, target: float, weight: float) -> Floats:
     """Return an arm's state after one observation."""
     rows, columns, places = _triangle(len(x))
     triangle = block[: len(rows)]
     product = np.add.reduce(triangle[places] * x[:, None])  # inverse(A) x, row after row
-    scale = 1.0 + fsum((product * x).tolist())
-    return np.concatenate([triangle - product[rows] * product[columns] / scale, block[len(rows) :] + target * x])
+    scale = 1.0 + weight * fsum((product * x).tolist())
+    inverse = triangle - weight * product[rows] * product[columns] / scale
+    return np.concatenate([inverse, block[len(rows) :] + weight * target * x])

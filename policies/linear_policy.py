@@ -29,6 +29,7 @@ class LinearPolicy(OneArm):
 
     name: ClassVar[str]
     uses: ClassVar[Literal["features"]] = "features"
+    weighs: ClassVar[bool] = True
 
     features: int = 8
     gamma: float = 0.01
@@ -52,7 +53,8 @@ class LinearPolicy(OneArm):
 
     def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Add the reward of the chosen arm at these features to its regression."""
-        return linear.added(state, arms, lesson.chosen, lesson.losses, linear.vector(lesson.features, self.features))
+        x = linear.vector(lesson.features, self.features)
+        return linear.added(state, arms, lesson.chosen, lesson.losses, x, lesson.weight)
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with the average weights of those kept."""

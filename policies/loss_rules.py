@@ -161,6 +161,22 @@ def rule(text: str) -> LossRule:
     return MAKERS[kind](parameters, unit)
 
 
+def unit_of(text: str) -> str:
+    """Return the unit of costs of a rule; empty = it has none, or there is no such rule."""
+    try:
+        return rule(text).unit
+    except PolicyError:
+        return ""
+
+
+def kind_named(text: str) -> str:
+    """Return the kind of a rule; empty = there is no such rule."""
+    try:
+        return rule(text).kind
+    except PolicyError:
+        return ""
+
+
 def fault(text: str) -> str:
     """Return what speaks against a rule, empty = nothing; what it names of somebody's own is imported."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from policies.arm_sets import OneArm
 
@@ -27,14 +27,16 @@ class Averages:
         """Return counts and sums of zero."""
         return (0.0,) * (2 * arms)
 
-    def observed(self, state: State, arms: int, losses: Sequence[float | None], of: Iterable[int]) -> State:
-        """Count the known losses of some arms."""
+    def observed(
+        self, state: State, arms: int, losses: Sequence[float | None], of: Iterable[int], weight: float = 1.0
+    ) -> State:
+        """Count the known losses of some arms, as so much of an observation."""
         values = list(state)
         for arm in of:
             loss = losses[arm]
             if loss is not None:
-                values[arm] += 1.0
-                values[arms + arm] += loss
+                values[arm] += weight
+                values[arms + arm] += weight * loss
         return tuple(values)
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
@@ -62,6 +64,8 @@ class Averaging(Averages, OneArm):
 
     __slots__ = ()
 
+    weighs: ClassVar[bool] = True
+
     def observe(self, state: State, arms: int, lesson: Lesson) -> State:
         """Count the known losses of the chosen arms."""
-        return self.observed(state, arms, lesson.losses, lesson.chosen)
+        return self.observed(state, arms, lesson.losses, lesson.chosen, lesson.weight)

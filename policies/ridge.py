@@ -76,6 +76,7 @@ class Ridge(EveryArm):
     """
 
     name: ClassVar[str] = "ridge"
+    weighs: ClassVar[bool] = True
 
     alpha: float = 0.5
     eta: float = 0.5
@@ -117,7 +118,7 @@ class Ridge(EveryArm):
             for arm, computed in enumerate(lesson.scores or ()):
                 x = None if computed is None else self.vector(computed)
                 if x is not None:
-                    blocks = linear.towards(blocks, arms, arm, x, target)
+                    blocks = linear.towards(blocks, arms, arm, x, target, lesson.weight)
         return votes + blocks
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:

@@ -28,6 +28,7 @@ class Single(OneArm):
     """
 
     name: ClassVar[str] = "single"
+    weighs: ClassVar[bool] = True
 
     arm: int = 0
 

@@ -48,6 +48,7 @@ class Thompson(OneArm):
     """
 
     name: ClassVar[str] = "thompson"
+    weighs: ClassVar[bool] = True
 
     gamma: float = 0.01
 
@@ -74,8 +75,8 @@ class Thompson(OneArm):
         for arm in lesson.chosen:
             loss = losses[arm]
             if loss is not None:
-                values[arm] += 1.0 - loss
-                values[arms + arm] += loss
+                values[arm] += lesson.weight * (1.0 - loss)
+                values[arms + arm] += lesson.weight * loss
         return tuple(values)
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:

@@ -83,6 +83,7 @@ class TwoSpeed(EveryArm):
 
     name: ClassVar[str] = "two_speed"
     chooses: ClassVar[bool] = True
+    weighs: ClassVar[bool] = True
 
     features: int = 8
     gamma: float = 0.01
@@ -123,7 +124,7 @@ class TwoSpeed(EveryArm):
         start = item * 2 * width
         middle, end = start + width, start + 2 * width
         x = linear.vector(lesson.features, self.features).tolist()
-        block = _moved(state[start:middle], state[middle:end], x, float(cold[item]), 1.0 - loss)
+        block = _moved(state[start:middle], state[middle:end], x, float(cold[item]), 1.0 - loss, lesson.weight)
         return state[:start] + block + state[end:]
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
@@ -214,18 +215,18 @@ class Items:
         return None
 
 
-def _moved(means: State, precisions: State, x: Sequence[float], offset: float, target: float) -> State:
-    """Return an item's means and precisions after one observation at x.
+def _moved(means: State, precisions: State, x: Sequence[float], offset: float, target: float, weight: float) -> State:
+    """Return an item's means and precisions after so much of an observation at x.
 
     The new means are the most likely ones: they lie along x / precision, as far as `_step` says. Each precision grows
     by the curvature there.
     """
     at = offset + sum([mean * value for mean, value in zip(means, x, strict=True)])
     variance = sum([value * value / precision for value, precision in zip(x, precisions, strict=True)])
-    error = target - _chance(at + _step(at, variance, target))
+    error = target - _chance(at + _step(at, weight * variance, target))
     chance = target - error
-    curvature = chance * (1.0 - chance)
-    moved = [mean + error * v / q for mean, q, v in zip(means, precisions, x, strict=True)]
+    curvature = weight * (chance * (1.0 - chance))
+    moved = [mean + weight * error * v / q for mean, q, v in zip(means, precisions, x, strict=True)]
     return (*moved, *[q + curvature * v * v for q, v in zip(precisions, x, strict=True)])
 
 

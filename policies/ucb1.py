@@ -70,6 +70,6 @@ class Ucb1(LowestBound):
         counts = state[:arms]
         if 0.0 in counts:
             return (counts.index(0.0),)
-        spread = self.exploration * log(sum(counts))
+        spread = self.exploration * log(max(1.0, sum(counts)))  # less than 1 of weights below 1
         bounds = [state[arms + arm] / count - sqrt(spread / count) for arm, count in enumerate(counts)]
         return (bounds.index(min(bounds)),)

@@ -415,6 +415,8 @@ class Feedback(NamedTuple):
     loss: float | None = None  # in [0, 1]
     sent_us: int = 0
     weight: float | None = None  # how much it counts, above 0 and at most the application's `max_weight`; None = 1
+    application: str = ""  # that it may teach; "" = whose the query is
+    teacher: str = ""  # who tells it, as the gateway or the mapping knows; "" = nobody says
 
 
 class KeyedFeedback(NamedTuple):
@@ -429,6 +431,7 @@ class KeyedFeedback(NamedTuple):
     sent_us: int = 0  # the answer is the last one before
     revises: bool = False  # `context` is a query's id, about which the last record counts
     weight: float | None = None  # as of `Feedback`
+    teacher: str = ""  # as in `Feedback`
 
 
 class VersionLoss(NamedTuple):
@@ -437,6 +440,14 @@ class VersionLoss(NamedTuple):
     model: str
     version: str
     loss: float  # in [0, 1]; 1 where it gave no answer
+
+
+class TeachingBound(NamedTuple):
+    """How many lessons one teacher, and one context, may give within a minute."""
+
+    teacher: str  # who told it; "" = nobody, or one of those who are not known
+    most: int  # lessons of one teacher; 0 = any number
+    most_context: int  # lessons of one context that teach what all contexts share; 0 = any number
 
 
 class Observation(NamedTuple):
@@ -466,6 +477,7 @@ class Observation(NamedTuple):
     ranked: Ranked | None = None  # the prediction's, without the rows
     worth: float | None = None  # what a loss of 1 costs, in the unit of the application's loss; None = it has none
     weight: float | None = None  # the part of a full lesson that it is, in (0, 1]; None = 1
+    bound: TeachingBound | None = None  # how far it may teach; None = as it stands
 
 
 class Observations(NamedTuple):
@@ -538,6 +550,9 @@ class Application:
     max_weight: float = (
         1.0  # the largest weight of feedback; a lesson of this weight counts whole, of a smaller in part
     )
+    lessons_per_teacher: int = 0  # in a minute at most; 0 = any number
+    lessons_per_context: int = 0  # in a minute that teach what all contexts share; 0 = any number
+    teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -671,6 +686,7 @@ class Plan(NamedTuple):
     from_us: int = 0  # when hosts follow it: what moves is being loaded until then; 0 = at once
 
 
+LAST_EXIT = "last_exit"  # gauge: how the process of this name before this one ended, where a supervisor has told
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal
 
 

@@ -21,6 +21,7 @@ import os
 import random
 import secrets
 from itertools import islice, repeat
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from schemas import topics
@@ -422,6 +423,7 @@ class Client:
         label: object = None,
         loss: float | None = None,
         context: str | None = None,
+        weight: float | None = None,
     ) -> None:
         """Report the true label, or the loss in [0, 1] of the answer.
 
@@ -431,17 +433,23 @@ class Client:
             loss: instead of a label.
             context: beside an id: the query's context, if it had one. Without it, or with another, feedback goes where
                 it finds no prediction, and ends on `feedback.dlq` as `unmatched`.
+            weight: how much it counts beside other feedback, above 0 and at most the application's `max_weight`; by
+                default 1.
 
         Raises:
-            ValueError: neither or both are given, the loss is outside [0, 1], or the context is not the prediction's.
+            ValueError: neither or both are given, the loss is outside [0, 1], the weight is no positive number, or the
+                context is not the prediction's.
             TypeError: the label is none, or `prediction` neither a prediction nor an id.
         """
         if (label is None) == (loss is None):
             raise ValueError("give either label= or loss=")
         if loss is not None and not 0 <= loss <= 1:
             raise ValueError(f"a loss lies in [0, 1], not {loss}")
+        if weight is not None and not 0 < weight < inf:
+            raise ValueError(f"a weight is a number above 0, not {weight}")
         query_id, known = _asked(prediction, context)
-        record = Feedback(query_id, None if label is None else as_label(label), loss, self._clock.now_us())
+        true = None if label is None else as_label(label)
+        record = Feedback(query_id, true, loss, self._clock.now_us(), weight)
         await self.send_feedback(((record, known),))
 
     async def set_features(self, source: str, features: Mapping[str, Iterable[float]]) -> None:

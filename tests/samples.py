@@ -37,6 +37,7 @@ from schemas.records import (
     StageOutput,
     Status,
     Step,
+    TeachingBound,
     Tensor,
     VersionLoss,
 )
@@ -83,6 +84,7 @@ SEEN = Observation(
     stages=STAGES,
     imputed=("films",),
     ranked=RANKED._replace(rows=None),
+    bound=TeachingBound("orders", 100, 7),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -134,7 +136,7 @@ FULL: tuple[object, ...] = (
         STAGES,
         RANKED,
     ),
-    Feedback("q-1", "seven", 0.5, NOW_US),
+    Feedback("q-1", "seven", 0.5, NOW_US, 2.0, "digits", "web"),
     SEEN,
     Observations((SEEN, SEEN._replace(query_id="q-2", context=None, label=None))),
     Application(
@@ -194,7 +196,7 @@ FULL: tuple[object, ...] = (
         *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
     ),
     Features((0.5, -1e300), 7),
-    KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US, revises=True),
+    KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US, revises=True, weight=0.5, teacher="orders"),
 )
 
 BARE: tuple[object, ...] = (

@@ -10,6 +10,8 @@ with SecureKafka(folder) as broker:
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trustme
@@ -128,6 +130,12 @@ class SecureKafka(ApacheKafka):
         return {
             Asked(*one.group("user", "operation", "resource", "name")) for one in found if one and one["said"] == said
         }
+
+    def typed(self, line: str, main: str) -> None:
+        """Run a line of a shell for one of Kafka's own tools, by the class that its script starts."""
+        (self._folder / "admin.properties").touch()
+        command = [*self._java(), main, *shlex.split(line)[1:]]
+        subprocess.run(command, cwd=self._folder, check=True, capture_output=True, timeout=120)
 
     def allow(self, kind: ResourceType, prefix: str, operations: Iterable[AclOperation]) -> None:
         """Give the user rights on all topics or groups of a prefix."""

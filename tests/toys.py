@@ -23,6 +23,11 @@ def parity(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.rint(rows.sum(axis=1)).astype(np.int64) % 2
 
 
+def apart(label: float, answer: float) -> float:
+    """Judge an answer: by how far it is from the label."""
+    return abs(label - answer)
+
+
 def halves(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Compute two features of a row: half of its sum, and half of its first number."""
     return np.stack([rows.sum(axis=1) / 2, rows[:, 0] / 2], axis=1)

@@ -59,12 +59,22 @@ def imported(module: str) -> ModuleType:
         return dotted.imported(module)
 
 
-def require_within(path: str, code: Sequence[str]) -> None:
+def require_within(path: str, code: Sequence[str], *, is_strict: bool = False) -> None:
     """Refuse a path whose module is not one of these and not inside one; an empty list allows every module.
+
+    Args:
+        path: that a package names.
+        code: modules and packages.
+        is_strict: an empty list allows no module.
 
     Raises:
         PackageError: it may not be named here; nothing was imported.
     """
+    if is_strict and not code:
+        raise PackageError(
+            f"{path!r} is code by its path, and none is allowed where packages have to be signed: add"
+            f" {path.partition(':')[0] or 'its module'} to worker.code in the settings to let it run here"
+        )
     if not dotted.is_within(path, code):
         module = path.partition(":")[0]
         raise PackageError(

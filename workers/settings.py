@@ -47,6 +47,7 @@ class WorkerSettings:
         trusted: digest of the one version of a model that may run in this process, by the model's name. Any other
             version of it runs in a process of its own. A model that is not named may run here in all its versions.
         is_inside: whether models run inside selection, which has no time for rows much longer than their samples.
+        keys: folder of public keys by one of which a package has to be signed; empty = it need not be.
         notes: folder in which it is kept what became of loading packages; None = versions are loaded without care.
     """
 
@@ -75,6 +76,7 @@ class WorkerSettings:
     is_inside: bool = False
     notes: str | None = None
     packages: str = ""
+    keys: str = ""
 
     def processes_of(self, model: str, digest: str = "") -> int:
         """Return how many processes of its own a version runs in, 0 = none.

@@ -56,6 +56,7 @@ VERBS = {
     "plan": Entry("deploy.cli.plan", "Show which host runs which models, and why."),
     "score": Entry("deploy.cli.score", "Answer a file of rows at once, with a model or an application.", "worker"),
     "dataset": Entry("deploy.cli.dataset", "Write an application's queries, answers and labels as files.", "worker"),
+    "loss": Entry("deploy.cli.loss", "Check a loss of your own."),
     "policy": Entry("deploy.cli.policy", "Check a policy of your own against the laws of policies."),
     "states": Entry("deploy.cli.states", "Forget contexts without feedback for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),

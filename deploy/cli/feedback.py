@@ -34,6 +34,7 @@ EXAMPLES = """\
 skysail feedback 5f0c... --label 3
 skysail feedback 5f0c... --loss 0.25 --context user-17
 skysail feedback 5f0c... --label 3 --wait 5
+skysail feedback 5f0c... --label 3 --weight 5   counts five times as much, up to the application's max_weight
 skysail feedback tell check --label 3   of a query whose id is the name of a command
 skysail feedback check fraud            the last hundred records of each topic of feedback
 """
@@ -87,6 +88,7 @@ def check(settings: Settings, name: str, count: int, *, as_json: bool) -> None:
 @click.argument("query_id")
 @click.option("--label", help="The true answer: a number, a text, or a list of scores ('\"3\"' is a text).")
 @click.option("--loss", type=click.FloatRange(0, 1), help="The loss of the answer, instead of a label.")
+@click.option("--weight", type=click.FloatRange(0, min_open=True), help="How much it counts; by default 1.")
 @click.option("--context", help="The query's context, if it had one.")
 @click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, help="Seconds to wait for its outcome.")
 @json_option
@@ -97,6 +99,7 @@ def tell(
     *,
     label: str | None,
     loss: float | None,
+    weight: float | None,
     context: str | None,
     wait_s: float,
     as_json: bool,
@@ -109,7 +112,7 @@ def tell(
     """
     if (label is None) == (loss is None):
         raise UsageError("give either --label or --loss")
-    record = _record(query_id, label, loss)
+    record = _record(query_id, label, loss, weight)
     fate = asyncio.run(_tell(settings, codec_for(settings), record, context=context, wait_s=wait_s))
     if as_json:
         seen = None if fate.observation is None else to_json(fate.observation)
@@ -122,9 +125,9 @@ def tell(
         raise SystemExit(1)
 
 
-def _record(query_id: str, label: str | None, loss: float | None) -> Feedback:
+def _record(query_id: str, label: str | None, loss: float | None, weight: float | None = None) -> Feedback:
     """Make the record; what is no JSON number, text or list is a text as it stands: yes, 3rd, true."""
-    found: dict[str, Json] = {"query_id": query_id, "loss": loss, "sent_us": time.time_ns() // 1000}
+    found: dict[str, Json] = {"query_id": query_id, "loss": loss, "sent_us": time.time_ns() // 1000, "weight": weight}
     if label is not None:
         try:
             value = json.loads(label)

@@ -50,6 +50,7 @@ skysail load run hostile --processes shared --short
 skysail load run hostile --processes hosted --short
 skysail load run seeds --hours 200 --check
 skysail load run seeds --seed 4711 --trace
+skysail load run seeds --nightly --hours 50 --check
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
 skysail load page --of many-models reports/load/{clockwork,pretzel,nexus}.json > docs/many-models.md
 skysail load page reports/a/parm.json reports/b/parm.json --docs docs/parm.md
@@ -101,6 +102,7 @@ def list_scenarios(*, as_json: bool) -> None:
     help="Whether each role has a process, or selection, joiner and learner share one; or whether models have a host.",
 )
 @click.option("--trace", is_flag=True, help="Scenario seeds: run this seed alone and print all events.")
+@click.option("--nightly", is_flag=True, help="Scenario seeds: go on behind the last seed that was ever run.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(
@@ -120,6 +122,7 @@ def run(
     hours: float,
     processes: str,
     trace: bool,
+    nightly: bool,
 ) -> None:
     """Run scenario NAME, print its figures and write them to OUT.
 
@@ -143,6 +146,7 @@ def run(
         seed=seed,
         hours=hours,
         trace=trace,
+        nightly=nightly,
         processes=processes,
         brokers=open_brokers,
         redis=open_redis,

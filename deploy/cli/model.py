@@ -18,7 +18,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.rehearsal import refuse_deadly
 from deploy.errors import UsageError
 from deploy.placement.whereabouts import whereabouts
-from deploy.state import catalog, desired, labels
+from deploy.state import catalog, desired, labels, packages
 from deploy.state.history import way_back
 from deploy.terminal import echo
 from schemas.records import Application, Model
@@ -218,7 +218,7 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
     its workers change to it only when a query fits it. A package that ends the process which loads it is refused where
     that can be tried: one that names code is not.
     """
-    record, codec = desired.model_record(package), codec_for(settings)
+    record, codec = packages.model_record(package, settings), codec_for(settings)
     refuse_deadly(settings, record)
     share = 0.0 if shadow else _above_zero(share)
     before, now = desired.add(settings, codec, package, share=share, force=force)

@@ -44,7 +44,7 @@ def as_it_was(settings: Settings, folder: Path, packages: Sequence[Path], *, sto
     with Progress(console=Console(stderr=True), transient=True) as bar:
         calls = trace.manifest.topics.get(topics.CALLS)
         task = bar.add_task("replaying", total=0 if calls is None else calls.count)
-        known = replace(deployment(trace.manifest), running=_running(packages))
+        known = replace(deployment(trace.manifest), running=_running(settings, packages))
         report = replay(trace, known, codec, lambda so_far: _show(bar, task, so_far))
     took_s = time.monotonic() - begun_s
     if stored:
@@ -79,7 +79,7 @@ def deployment(manifest: TraceManifest) -> RecordedDeployment:
     )
 
 
-def _running(packages: Sequence[Path]) -> Running:
+def _running(settings: Settings, packages: Sequence[Path]) -> Running:
     """Load models' packages, to be run on what was recorded.
 
     Raises:
@@ -87,12 +87,11 @@ def _running(packages: Sequence[Path]) -> Running:
     """
     if not packages:
         return {}
-    from deploy.state.desired import model_record
+    from deploy.state.packages import loaded
     from workers.executors.predictor import predictor
-    from workers.packages.loading import load_package
 
-    models = [(model_record(package), predictor(load_package(package))) for package in packages]
-    return {(model.name, model.version): answer for model, answer in models}
+    models = [loaded(settings, package) for package in packages]
+    return {(record.name, record.version): predictor(model) for record, model in models}
 
 
 def summary(report: ReplayReport, took_s: float) -> dict[str, Any]:

@@ -105,6 +105,10 @@ def run(
         raise UsageError("--model goes with --role worker")
     pools = _pools(settings, roles, pools)
     require_installed(roles or settings.roles)
+    if settings.require_signature is not None:
+        from deploy.state.packages import require_keys
+
+        require_keys(settings)
     if not roles:
         from deploy.state.desired import verify
 

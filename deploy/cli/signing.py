@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from deploy.cli.common import Verb, json_option, print_json
+from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.errors import UsageError
+from deploy.state.packages import keys_of
 from deploy.terminal import echo
 from workers.packages.loading import checked
 from workers.packages.signing.signed import keys_module, require_signed, sign
+
+if TYPE_CHECKING:
+    from deploy.config.settings import Settings
 
 KINDS = ("ed25519", "p-256", "p-384", "p-521")
 KEYGEN = """\
@@ -23,7 +28,7 @@ skysail model package forest.joblib models/forest-2 --name forest --sample rows.
 """
 VERIFY = """\
 skysail model verify models/forest-2 --keys keys/
-skysail model verify models/forest-2 --keys release.pub
+skysail model verify models/forest-2         by the keys of `models.require_signature`
 """
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
 key_type = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -51,7 +56,7 @@ def keygen(name: Path, *, kind: str, as_json: bool) -> None:
         print_json({"private": str(private), "public": str(public), "kind": kind, "hint": key.public.hint})
         return
     echo(f"{private} signs packages: keep it where nobody else reads it, and a copy of it")
-    echo(f"{public} verifies them: give it to whoever checks them")
+    echo(f"{public} verifies them: copy it into the folder that `models.require_signature` names")
 
 
 @click.command("sign", cls=Verb, epilog=SIGN)
@@ -82,14 +87,17 @@ def sign_command(package: Path, *, private: Path, as_json: bool) -> None:
 @click.option(
     "--keys",
     type=click.Path(path_type=Path, exists=True),
-    required=True,
-    help="A folder of public keys, or one of them.",
+    help="A folder of public keys, or one of them.  [default: models.require_signature]",
 )
 @json_option
-def verify(package: Path, *, keys: Path, as_json: bool) -> None:
+@with_settings
+def verify(settings: Settings, package: Path, *, keys: Path | None, as_json: bool) -> None:
     """Check that PACKAGE is as it was signed, by the owner of one of the keys; nothing of it is run."""
+    place = keys or keys_of(settings)
+    if not place:
+        raise UsageError("give --keys, a folder of public keys, or set `models.require_signature`")
     found = checked(package)
-    key = require_signed(package, found, keys)
+    key = require_signed(package, found, place)
     if as_json:
         print_json({"package": str(package), "digest": found.digest, "key": key.name, "hint": key.hint})
     else:

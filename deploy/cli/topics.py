@@ -30,6 +30,7 @@ skysail topics check --mend            set what can be set: sizes, retention, co
 skysail topics usage                   the disk that each topic takes, and how long it keeps what
 skysail topics lag                     what each role has yet to read, by partition
 skysail topics acl                     who needs which rights, as lines for kafka-acls
+skysail topics quotas                  how much clients may write, as lines for kafka-configs
 skysail topics asyncapi                topics, records and roles as an AsyncAPI 3 document
 """
 
@@ -177,6 +178,22 @@ def acl_(settings: Settings, *, form: str) -> None:  # fmt: skip
         echo(*acls.redis_lines(settings.prefix))
     else:
         echo(*acls.commands(rights, settings.prefix, settings.kafka.bootstrap))
+
+
+@topics.command("quotas")
+@json_option
+@with_settings
+def quotas_(settings: Settings, *, as_json: bool) -> None:
+    """Print the quotas of clients' users, as the settings have them (`quotas`): lines for kafka-configs.
+
+    Beyond its quota a client waits, and no other one does. Roles have none: what they write follows from what is asked.
+    """
+    if as_json:
+        its = acls.quotas(settings.quotas)
+        print_json([{"user": f"{settings.prefix}.{who}", "quotas": rates} for who, rates in its.items()])
+        return
+    lines = [*acls.quota_commands(settings.quotas, settings.prefix, settings.kafka.bootstrap)]
+    echo(*(lines or ["no user has a quota: set `quotas`, such as {asker: {write_kib: 512}} (docs/security.md)"]))
 
 
 @topics.command("asyncapi")

@@ -51,7 +51,7 @@ def what_if(settings: Settings, folder: Path, asked: WhatIfQuestion) -> None:
     """Play a trace with a change and without, and print what the change does."""
     trace = Trace.open(folder)
     begun_s = time.monotonic()
-    at_hand = [_at_hand(folder) for folder in asked.packages]
+    at_hand = [_at_hand(settings, folder) for folder in asked.packages]
     player = WhatIf(trace, asked.application, deployment(trace.manifest), codec_for(settings), at_hand)
     found = player.compare(_changes(asked.changes))
     given = summary(found, player.application.name, asked.changes, time.monotonic() - begun_s)
@@ -84,7 +84,14 @@ def summary(found: ChangeComparison, application: str, changes: Sequence[str], t
 
 def rows(given: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the table: a figure, its value in each column, and what the change adds."""
-    figures = [("error", "{:.4f}"), ("defaults", "{:.2%}"), ("p50_ms", "{:.1f}"), ("p99_ms", "{:.1f}")]
+    is_priced = any(given[column]["cost"] is not None for column in COLUMNS)
+    figures = [
+        ("error", "{:.4f}"),
+        *([("cost", "{:,.2f}")] if is_priced else []),
+        ("defaults", "{:.2%}"),
+        ("p50_ms", "{:.1f}"),
+        ("p99_ms", "{:.1f}"),
+    ]
     found = [_row(name, form, [given[column][name] for column in COLUMNS]) for name, form in figures]
     models = sorted({model for column in COLUMNS for model in given[column]["shares"]})
     return found + [
@@ -111,24 +118,24 @@ def page(given: Mapping[str, Any]) -> str:
     )
 
 
-def _at_hand(package: Path) -> AtHand:
+def _at_hand(settings: Settings, package: Path) -> AtHand:
     """Load a model's package, to be asked what is not recorded.
 
     Raises:
         PackageError: it cannot be loaded.
     """
-    from deploy.state.desired import model_record
+    from deploy.state.packages import loaded
     from workers.executors.predictor import predictor
-    from workers.packages.loading import load_package
 
-    answer = predictor(load_package(package))
+    record, model = loaded(settings, package)
+    answer = predictor(model)
 
     def predict(rows: Sequence[Input]) -> tuple[Predicted, int]:
         begun_ns = time.perf_counter_ns()
         predicted = answer(rows)
         return predicted, max(1, (time.perf_counter_ns() - begun_ns) // 1_000)
 
-    return AtHand(model_record(package), predict)
+    return AtHand(record, predict)
 
 
 def _changes(texts: Sequence[str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "SKYSAIL_"
 # Variables with the prefix that are no settings: where the file is, and where downloads are kept.
-OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA"})
+OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA", "SKYSAIL_LAST_EXIT"})
 DEFAULT_FILE = Path("skysail.yaml")
 SECRET_WORDS = re.compile(r"passw|passphrase|secret|token|credential|jaas|api[-_]?key", re.IGNORECASE)
 MASK = "********"
@@ -101,7 +101,8 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
         raise SettingsError("\n".join(_explain(item, source) for item in error.errors())) from None
     from policies import outside  # with NumPy, which `skysail --help` does without
 
-    outside.allow(settings.policy_code or (() if is_guarded(settings) else None))
+    must_name = is_guarded(settings) or settings.require_signature is not None
+    outside.allow(settings.policy_code or (() if must_name else None))
     return settings
 
 
@@ -218,12 +219,10 @@ def _explain(item: Fault, source: str) -> str:
 def _known_keys(location: list[str]) -> list[str]:
     if location[:1] == ["applications"] and location[2:3] == ["stages"]:
         return list(StageSettings.model_fields)
-    if location[:1] == ["applications"]:
-        return [field.alias or name for name, field in ApplicationSettings.model_fields.items()]
-    section: type[BaseModel] = Settings
-    for part in location:
+    section: type[BaseModel] = ApplicationSettings if location[:1] == ["applications"] else Settings
+    for part in location if section is Settings else ():
         section = section.model_fields[part].annotation  # type: ignore[assignment]  # sections nest by class
-    return list(section.model_fields)
+    return [field.alias or name for name, field in section.model_fields.items()]
 
 
 def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, object]:

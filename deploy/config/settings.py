@@ -468,7 +468,8 @@ class GatewaySection(Section):
     that the token is for, or that there is."""
     tokens: SecretStr | None = None
     """Who may ask what; better `tokens_file`, the path of a file with a line for each token:
-    `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *` for all. It is read when the gateway starts."""
+    `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *` for all, and `as NAME` behind it for who teaches by that token.
+    It is read when the gateway starts."""
     certificate: Path | None = None
     """A PEM file with the certificate (and its chain): then it speaks TLS alone."""
     key: Path | None = None
@@ -704,6 +705,15 @@ class ApplicationSettings(Section):
     """A topic of yours that gets its answers, such as `{topic: orders.scored, fields: {score: answer}, keep: all}`."""
     feedback: tuple[dict[str, Any], ...] = ()
     """Topics of yours that tell what was right, such as `[{topic: chargebacks, id: order_id, label: is_fraud}]`."""
+    lessons_per_teacher: int = Field(default=0, ge=0)
+    """How many lessons a minute one teacher may give: a token of the gateway, or a topic of yours. Further ones are in
+    the log and counted, and teach nothing ([security.md](security.md#what-one-teacher-can-move)). 0 = any number."""
+    lessons_per_context: int = Field(default=0, ge=0)
+    """How many lessons a minute of one context (user, session, region) teach what all contexts share. Further ones
+    teach the context's own state alone, if it has one. 0 = any number."""
+    teachers: tuple[str, ...] = ()
+    """The teachers that `lessons_per_teacher` counts each by itself; all others together are one. By default every name
+    counts, so nobody but the gateway and the mapping may have the right to write `feedback`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,
@@ -738,13 +748,48 @@ class ApplicationSettings(Section):
         return self
 
 
+class ModelsSection(Section):
+    """Package folders by model name, published at start beside those of `skysail model add`.
+
+    Relative paths start at the folder of the settings file; in the environment they start where the command is started.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[Name, Path] = Field(init=False)
+    require_signature: Path | None = None
+    """A folder of public keys (`*.pub`, `*.pem`), such as `keys/`. Only packages that the owner of one of them has
+    signed are deployed and loaded, as they were signed (docs/signing.md). Then an empty `worker.code` or `policy_code`
+    allows no code by a path. Default: no package needs a signature."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_from_files(cls, data: object) -> object:
+        """Leave the names of models as they are: none holds a secret."""
+        return data
+
+    @property
+    def packages(self) -> dict[str, Path]:
+        """Package folders by model name."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class ClientQuota(Section):
+    """How much one user of Kafka may write and read; beyond it the broker lets him wait, and nobody else."""
+
+    write_kib: float | None = Field(default=None, gt=0)
+    """KiB a second that he may write: queries, feedback. Default: any amount."""
+    read_kib: float | None = Field(default=None, gt=0)
+    """KiB a second that he may read: answers. Default: any amount."""
+
+
 class Settings(Section):
     """All settings of a deployment."""
 
     policy_code: tuple[Module, ...] = ()
-    """Modules and whole packages from which policies may be named by a path, such as `[my_pkg]`. Default: none where
-    `kafka.properties` has a `security_protocol`, else any module outside the standard library. Who may write
-    `applications` runs this code in every role. Entry points of installed packages are always allowed."""
+    """Modules and whole packages from which policies and losses may be named by a path, such as `[my_pkg]`. Default:
+    none where `kafka.properties` has a `security_protocol` or `models.require_signature` is set, else any module
+    outside the standard library. Who may write `applications` runs this code in every role. Entry points of installed
+    packages are always allowed."""
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
     partitions: Partitions = 4
@@ -781,6 +826,10 @@ class Settings(Section):
     profile: Path | None = None
     """A folder in which each process writes, when it exits, where its CPU time went. It costs about 1 % of that
     time."""
+    quotas: dict[Name, ClientQuota] = Field(default_factory=dict)
+    """By user without the prefix, such as `{asker: {write_kib: 512}, teacher: {write_kib: 64}}`: for
+    `skysail topics quotas` and users on Kubernetes, so that no client fills the log or starves others. An asker and a
+    teacher of each application of yours can have users of their own."""
     kafka: Kafka = Kafka()
     store: StoreSection = StoreSection()
     redis: Redis = Redis()
@@ -798,11 +847,19 @@ class Settings(Section):
     hosts: dict[Name, HostSection] = Field(default_factory=dict)
     """Pools of models that share a process each, by name. `skysail run` makes one by itself, `others`, where more than
     8 models of an application would each get a process (docs/hosts.md)."""
-    models: dict[Name, Path] = Field(default_factory=dict)
-    """Package folders by model name, published at start beside those of `skysail model add`. Relative paths start at
-    the folder of the settings file; in the environment they start where the command is started."""
+    deployed: ModelsSection = Field(default=ModelsSection(), alias="models")
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside those of `skysail app create`."""
+
+    @property
+    def models(self) -> dict[str, Path]:
+        """Package folders by model name."""
+        return self.deployed.packages
+
+    @property
+    def require_signature(self) -> Path | None:
+        """Where the public keys are that packages have to be signed by; None = they need no signature."""
+        return self.deployed.require_signature
 
     def pool_of(self, model: str) -> str | None:
         """Return the pool in which a model runs; None = in none."""

@@ -19,8 +19,8 @@ COLUMNS: Final[Mapping[str, str]] = {
     "status": "text", "reason": "text", "confidence": "number", "policy": "text", "state_version": "whole",
     "arms": "texts", "chosen": "texts", "propensity": "number", "propensities": "numbers", "features": "numbers",
     "models": "texts",
-    "versions": "texts", "answers": "texts", "label": "", "loss": "number", "losses": "numbers", "joined": "text",
-    "observed_at": "moment",
+    "versions": "texts", "answers": "texts", "label": "", "loss": "number", "losses": "numbers", "cost": "number",
+    "weight": "number", "joined": "text", "observed_at": "moment",
 }  # fmt: skip
 
 
@@ -62,6 +62,8 @@ def row_of(asked: Query | None, answered: Prediction, seen: Observation | None, 
         "label": None if seen is None else fitted(kinds.of("label"), seen.label),
         "loss": None if seen is None else seen.loss,
         "losses": [] if seen is None else list(seen.losses),
+        "cost": None if seen is None or seen.loss is None or seen.worth is None else seen.loss * seen.worth,
+        "weight": None if seen is None else seen.weight,
         "joined": None if seen is None else seen.status.value,
         "observed_at": None if seen is None else seen.observed_us,
     }

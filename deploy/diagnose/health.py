@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from deploy.connect.clients import Unreachable
 from deploy.connect.schema_registry import codec_for
 from deploy.diagnose.doctor import Check, Level
 from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps, check_store_file
+from deploy.diagnose.trust import check_keys, distrust, forbidden_code
 from deploy.placement import placement
 from deploy.placement.grouping import GATEWAY, plan
 from deploy.placement.whereabouts import Whereabouts, whereabouts
@@ -47,7 +49,7 @@ from workers.errors import PackageError
 from workers.kernel.model.routing import CANARY, SHADOW, STANDBY, label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -77,7 +79,7 @@ def _store(settings: Settings) -> list[Check]:
 def examine(settings: Settings) -> tuple[Check, ...]:
     """Check everything that the settings name, in the order in which it is needed."""
     kafka = check_kafka(settings)
-    found = [kafka, *_store(settings)]
+    found = [kafka, *_store(settings), *check_keys(settings)]
     if kafka.level is Level.DOWN:
         return tuple(found)
     try:
@@ -101,7 +103,7 @@ def _deployed(settings: Settings, codec: Codec) -> Iterator[Check]:
     applications = catalog.read(settings, codec, Application)
     yield from check_topics(settings, codec)
     reports = _reported(settings, codec, models)
-    yield from check_models(models, versions, _whereabouts(settings, reports))
+    yield from check_models(models, versions, _whereabouts(settings, reports), settings)
     yield from check_applications(applications, models)
     yield from check_mappings(applications, topics.partition_counts(settings, outside=True))
     yield from check_roles(settings, models, reports, applications)
@@ -151,7 +153,10 @@ def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
 
 
 def check_models(
-    models: Mapping[str, Model], versions: Mapping[str, Sequence[Model]] = {}, where: Whereabouts = NOWHERE
+    models: Mapping[str, Model],
+    versions: Mapping[str, Sequence[Model]] = {},
+    where: Whereabouts = NOWHERE,
+    settings: Settings | None = None,
 ) -> Iterator[Check]:
     """Check that the packages that serve, and those of canaries and shadows, are on this machine and unchanged.
 
@@ -159,20 +164,22 @@ def check_models(
         models: that serve, by name.
         versions: of each.
         where: they run, which is told with each.
+        settings: which packages they trust; None = any.
     """
+    why = partial(distrust, settings) if settings is not None else lambda _: ""
     if not models:
         advice = "package one (skysail model package --help) and name it under `models` in skysail.yaml"
         yield Check("models", Level.DOWN, "none is deployed", advice)
     for name, model in sorted(models.items()):
         yield _package(
-            model, where.of(model, model), "serves", f"skysail model rollback {name}, or add another version"
+            model, where.of(model, model), "serves", f"skysail model rollback {name}, or add another version", why
         )
         for beside in versions.get(name, ()):
             if beside.version in loaded(model) - {model.version}:
                 share = model.shares.get(beside.version)
                 stands = f"{label(share)} {share:.0%}" if share else label(share)
                 yield _package(
-                    beside, where.of(beside, model), stands, f"skysail model {_ended(model, beside.version)}"
+                    beside, where.of(beside, model), stands, f"skysail model {_ended(model, beside.version)}", why
                 )
 
 
@@ -188,7 +195,7 @@ def _ended(model: Model, version: str) -> str:
     return f"unlabel {model.name} {given[0]}" if given else f"keep {model.name} --none"
 
 
-def _package(model: Model, runs: str, stands: str, instead: str) -> Check:
+def _package(model: Model, runs: str, stands: str, instead: str, distrusted: Callable[[Model], str]) -> Check:
     """Check one version's package.
 
     Args:
@@ -196,6 +203,7 @@ def _package(model: Model, runs: str, stands: str, instead: str) -> Check:
         runs: where it runs; empty = nobody knows.
         stands: what it is for.
         instead: what to do if its package has changed.
+        distrusted: says why it is not trusted; empty = it is.
     """
     name, found = f"model {model.name}", f"{model.version} ({stands}), {model.runtime}, {model.path}"
     found += f"; {runs}" if runs else ""
@@ -203,8 +211,8 @@ def _package(model: Model, runs: str, stands: str, instead: str) -> Check:
         is_same = manifests.digest(Path(model.path)) == model.digest
     except PackageError:
         return Check(name, Level.WARN, found, "this package is not on this machine; its worker needs it")
-    advice = "" if is_same else f"its files have changed, so workers refuse it: {instead}"
-    return Check(name, Level.OK if is_same else Level.DOWN, found, advice)
+    advice = distrusted(model) if is_same else f"its files have changed, so workers refuse it: {instead}"
+    return Check(name, Level.DOWN if advice else Level.OK, found, advice)
 
 
 def check_applications(applications: Mapping[str, Application], models: Mapping[str, Model]) -> Iterator[Check]:
@@ -216,10 +224,13 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
         found = f"{application.policy} over {', '.join(application.models)}, {application.slo_ms:g} ms"
         absent = [model for model in application.asks if model not in models]
         advice = f"not deployed: {', '.join(absent)}; skysail model add PACKAGE" if absent else ""
-        if not absent and (advice := _uncoded(application, models)):
+        if advice := advice or forbidden_code(application):
+            yield Check(f"application {name}", Level.DOWN, found, advice)
+            continue
+        if advice := _uncoded(application, models):
             yield Check(f"application {name}", Level.WARN, f"{found}; late outputs are not decoded", advice)
             continue
-        yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
+        yield Check(f"application {name}", Level.OK, found)
 
 
 def check_mappings(applications: Mapping[str, Application], there: Mapping[str, int]) -> Iterator[Check]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from deploy.connect.mapped_schemas import MappedSchemas
 from deploy.errors import UsageError
-from deploy.state import catalog, desired
+from deploy.state import catalog
 from deploy.state.messages import records
+from deploy.state.packages import model_record
 from deploy.state.topics import partition_counts
 from schemas import topics
 from schemas.framing import peek_id
@@ -89,7 +90,7 @@ def _models(settings: Settings, codec: Codec) -> list[Model]:
     """Return the models that are deployed, and those of the settings whose packages are here."""
     there = partition_counts(settings)
     known = [*catalog.read(settings, codec, Model).values()] if topics.MODELS in there else []
-    return [*known, *(desired.model_record(folder) for folder in settings.models.values() if folder.is_dir())]
+    return [*known, *(model_record(folder, settings) for folder in settings.models.values() if folder.is_dir())]
 
 
 def _last(settings: Settings, topic: str, count: int, *, outside: bool = False) -> list[Record]:

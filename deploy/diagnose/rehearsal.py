@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 from deploy.config.folder import load_notes
 from deploy.errors import UsageError
+from deploy.state.packages import keys_of, version_of
 from workers.errors import DeadlyError, PackageError, WorkerError
 from workers.executors.frames import Package
 from workers.executors.process import ProcessExecutor
 from workers.manifest import pinned
 from workers.packages.load_notes import LoadNotes
-from workers.packages.loading import NAMING
+from workers.packages.loading import code_of
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -57,14 +58,21 @@ def why_deadly(settings: Settings, model: Model) -> str:
 
 
 def _names_code(manifest: Manifest) -> bool:
-    named = (manifest.options, manifest.options.get("trunk", {}))
-    return "." in manifest.runtime or any(name in options for name in NAMING for options in named)
+    return any(True for _ in code_of(manifest))
 
 
 async def _load(settings: Settings, model: Model) -> None:
     given = settings.worker
     child = ProcessExecutor(
-        Package(model.path, model.digest, given.threads, given.allow_pickle, given.code),
+        Package(
+            model.path,
+            model.digest,
+            given.threads,
+            given.allow_pickle,
+            given.code,
+            keys=keys_of(settings),
+            version=version_of(model),
+        ),
         lambda: time.time_ns() // 1000,
         load_s=given.load_s,
         memory_bytes=given.memory_mib.get(model.name, 0) << 20,

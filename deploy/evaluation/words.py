@@ -87,9 +87,15 @@ def judgement(evaluation: Evaluation) -> str:
 
 def bounds(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Yield what holds at all times, however often one looks: by its name."""
-    yield "served", _bounded(evaluation.served)
-    yield "candidate", _bounded(evaluation.candidate)
-    yield "candidate - served, paired", _bounded(evaluation.difference)
+    named = {"served": evaluation.served, "candidate": evaluation.candidate}
+    named["candidate - served, paired"] = evaluation.difference
+    for name, interval in named.items():
+        yield name, _bounded(interval)
+    if evaluation.worth is not None:
+        for name, interval in named.items():
+            mean, low, high = [1_000 * evaluation.worth * loss for loss in interval]
+            priced = f"{mean:,.2f}, {low:,.2f} to {high:,.2f} {evaluation.unit}"
+            yield f"{name}, cost per 1,000", priced.rstrip()
 
 
 def _bounded(interval: Interval) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 API: Final = "kafka.strimzi.io/v1"
 MOST_NAME: Final = 40  # characters; a chart's release stands before it, and a label has 63
 _HASH: Final = 8
+_QUOTAS: Final = {"producer_byte_rate": "producerByteRate", "consumer_byte_rate": "consumerByteRate"}
+NO_QUOTAS: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})
 NOBODY: Final[Mapping[str, Iterable[Right]]] = MappingProxyType({})
 
 
@@ -40,7 +42,10 @@ def topics(topology: Topology, prefix: str, replicas: int) -> list[dict[str, Any
 
 
 def users(
-    rights: Mapping[str, Iterable[Right]], prefix: str, acting: Mapping[str, Iterable[Right]] = NOBODY
+    rights: Mapping[str, Iterable[Right]],
+    prefix: str,
+    acting: Mapping[str, Iterable[Right]] = NOBODY,
+    quotas: Mapping[str, Mapping[str, int]] = NO_QUOTAS,
 ) -> list[dict[str, Any]]:
     """Return each principal with its rights, as `KafkaUser` has them.
 
@@ -48,10 +53,12 @@ def users(
         rights: by principal.
         prefix: of their names.
         acting: further ones by principal, as soon as somebody has a token for the page: the chart knows.
+        quotas: by principal, as Kafka names them.
     """
     return [
         {"name": short(f"{prefix}.{who}"), "acls": [*map(_acl, its)]}
         | ({"acting": [*map(_acl, acting[who])]} if who in acting else {})
+        | ({"quotas": {_QUOTAS[name]: rate for name, rate in quotas[who].items()}} if quotas.get(who) else {})
         for who, its in rights.items()
     ]
 
@@ -72,7 +79,7 @@ def resources(values: Mapping[str, Any], cluster: str, namespace: str | None = N
         spec = {
             "authentication": {"type": "scram-sha-512"},
             "authorization": {"type": "simple", "acls": user["acls"]},
-        }
+        } | ({"quotas": user["quotas"]} if "quotas" in user else {})
         yield {"apiVersion": API, "kind": "KafkaUser", "metadata": {"name": user["name"]} | place, "spec": spec}
 
 

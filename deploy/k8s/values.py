@@ -10,7 +10,7 @@ from deploy.config.configuration import masked
 from deploy.errors import UsageError
 from deploy.figures import rendered
 from deploy.k8s import strimzi
-from deploy.state import desired
+from deploy.state import acls, desired
 from streams.rights import OPERATOR, PEOPLE, acting
 from streams.topology import host_role, worker_role
 
@@ -47,7 +47,9 @@ def values(settings: Settings, given: Mapping[str, Any], text: str) -> dict[str,
         "settings": text,
         "roles": roles,
         "topics": strimzi.topics(topology, settings.prefix, settings.replication),
-        "users": strimzi.users(run, settings.prefix, {"control": acting(settings.prefix)}),
+        "users": strimzi.users(
+            run, settings.prefix, {"control": acting(settings.prefix)}, acls.quotas(settings.quotas)
+        ),
         "operator": strimzi.short(f"{settings.prefix}.{OPERATOR}"),
         "rules": yaml.safe_load(rendered.rules()),
     }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from deploy.local import logs
 from deploy.local.process import ChildProcess, ending, spawn, stop_all
+from streams.runtime.metrics import LAST_EXIT_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -106,9 +107,14 @@ class _Slot:
         self.launches += 1
         self.log_bytes = logs.size(self.child.log)
         try:
-            self.process = launch(self.child.argv, log=self.child.log, env=self.child.env)
+            self.process = launch(self.child.argv, log=self.child.log, env=self._env())
         except OSError as error:
             self._retry_later(f"could not be started: {error}", now_s, backoff)
+
+    def _env(self) -> Mapping[str, str]:
+        """Return the child's variables, with how it ended before: its reports tell that on."""
+        told = {} if self.exit_code is None else {LAST_EXIT_VARIABLE: str(self.exit_code)}
+        return {**self.child.env, **told}
 
     def _died(self, process: ChildProcess, code: int, now_s: float, backoff: Backoff) -> None:
         process.kill_group()  # what it had started itself must not outlive it

@@ -18,10 +18,11 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from deploy.placement import pooling
 from deploy.placement.grouping import is_shared
+from deploy.state.packages import keys_of, version_of
 from streams.trace import plain
 from workers.errors import PackageError
 from workers.manifest import lies_below, pinned
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from workers.packages.load_notes import LoadNotes
 
 _log = logging.getLogger(__name__)
+# Folder, digest, code that it may name, keys, MODEL@VERSION: as `workers.executors.trial` reads them.
+TriedPackage: TypeAlias = "tuple[str, str, Sequence[str], str, str]"
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 FILE: Final = "placements.json"
@@ -99,7 +102,7 @@ async def decided(
         if name in before and before[name].is_measured and before[name].digest == models[name].digest:
             found[name] = before[name]._replace(pool="", sharing="")
     unknown = [models[name] for name in sorted(models.keys() - found.keys())]
-    measured = await _measured(unknown, settings.worker.threads, settings.worker.load_s) if unknown else {}
+    measured = await _measured(unknown, settings) if unknown else {}
     for name, times in measured.items():
         if notes is not None and not isinstance(times, str):
             notes.good(models[name].digest)
@@ -201,19 +204,22 @@ def unfit(manifest: Manifest, size: int) -> str:
     return f"{size / (1 << 20):,.0f} MiB" if size > MAX_BYTES else ""
 
 
-async def _measured(models: Sequence[Model], threads: int, load_s: float) -> dict[str, dict[int, float] | str]:
+async def _measured(models: Sequence[Model], settings: Settings) -> dict[str, dict[int, float] | str]:
     """Measure packages in processes beside; one that ends its process counts as crashed, and another goes on."""
     found: dict[str, dict[int, float] | str] = {}
+    given, keys = settings.worker, keys_of(settings)
+    load_s = given.load_s
     while len(found) < len(models):
         left = models[len(found) :]
-        lines = await _trial([[model.path, model.digest] for model in left], threads, load_s)
+        packages = [(model.path, model.digest, given.code, keys, version_of(model)) for model in left]
+        lines = await _trial(packages, given.threads, load_s)
         found |= {model.name: line for model, line in zip(left, lines, strict=False)}
         if len(lines) < len(left):
             found[left[len(lines)].name] = f"not measured within {load_s:g} s, or its process ended"
     return found
 
 
-async def _trial(packages: Sequence[Sequence[str]], threads: int, load_s: float) -> list[dict[int, float] | str]:
+async def _trial(packages: Sequence[TriedPackage], threads: int, load_s: float) -> list[dict[int, float] | str]:
     """Run one process over packages; returns a result for each until one ends it, or takes too long."""
     # -P: a file in the present folder must not shadow a module of ours.
     argv = (sys.executable, "-P", "-m", "workers.executors.trial", str(threads), str(load_s))

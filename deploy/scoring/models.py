@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from deploy.errors import UsageError
+from deploy.state.packages import keys_of, model_record, version_of
 from policies import draw
 from schemas.records import Outcome
 from schemas.topics import MODEL_VERSION
@@ -112,9 +113,7 @@ def of_package(settings: Settings, folder: Path) -> tuple[PackagedModels, Model]
     Raises:
         PackageError: the folder is no package.
     """
-    from deploy.state.desired import model_record
-
-    record = model_record(folder)
+    record = model_record(folder, settings)
     key = f"{record.name}{MODEL_VERSION}{record.version}"
     return PackagedModels(settings, {record.name: record}, {key: record}), record
 
@@ -130,6 +129,8 @@ def _loaded(settings: Settings, record: Model) -> RunningModel:
         sizes=(1, 64, CALL_ROWS),
         code=worker.code,
         root=root,
+        keys=keys_of(settings),
+        version=version_of(record),
     )
     ask = predictor(model)
 

@@ -10,9 +10,11 @@ from streams.rights import OPERATOR
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from deploy.config.settings import ClientQuota
     from streams.rights import Right
 
 _TOOL: Final = "kafka-acls --bootstrap-server {} --command-config admin.properties --add"
+_CONFIGS: Final = "kafka-configs --bootstrap-server {} --command-config admin.properties --alter"
 # What every client of Redis sends at the start of a connection, and asks to see whether somebody answers.
 _CONNECTS: Final = ("+hello", "+auth", "+select", "+ping", "+client|setinfo", "+client|setname")
 _READS: Final = ("+hget", "+hmget", "+mget")
@@ -48,6 +50,28 @@ def data(rights: Mapping[str, Iterable[Right]], prefix: str) -> list[dict[str, A
         for right in its
         for operation in right.operations
     ]
+
+
+def quotas(quotas: Mapping[str, ClientQuota]) -> dict[str, dict[str, int]]:
+    """Return quotas by user, with Kafka's names and bytes a second."""
+    named = {
+        who: {"producer_byte_rate": quota.write_kib, "consumer_byte_rate": quota.read_kib}
+        for who, quota in quotas.items()
+    }
+    return {
+        who: {name: max(1, round(kib * 1024)) for name, kib in its.items() if kib is not None}
+        for who, its in named.items()
+    }
+
+
+def quota_commands(given: Mapping[str, ClientQuota], prefix: str, bootstrap: str) -> Iterator[str]:
+    """Yield a line of a shell for the quotas of each user."""
+    tool = _CONFIGS.format(shlex.quote(bootstrap))
+    for who, its in quotas(given).items():
+        rates = ",".join(f"{name}={rate}" for name, rate in its.items())
+        if rates:
+            user = shlex.quote(f"{prefix}.{who}")
+            yield f"{tool} --entity-type users --entity-name {user} --add-config {rates}"
 
 
 def redis_users(prefix: str) -> dict[str, tuple[str, ...]]:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deploy.errors import DeployError
 from deploy.state import catalog
-from deploy.state.desired import model_record
 from deploy.state.learning_progress import PATIENCE_S, await_learnt
 from deploy.state.messages import records
+from deploy.state.packages import loaded
 from deploy.state.topics import partition_counts
 from policies.errors import PolicyError
 from schemas import topics
@@ -19,7 +19,6 @@ from schemas.records import Application, Observations, Outcome, Query, Tensor
 from streams.operators.learn.backfill import Backfill
 from streams.topology import state_partition
 from workers.executors.predictor import predictor
-from workers.packages.loading import load_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +74,8 @@ def backfill(
         PackageError: the folder is no package, or cannot be loaded.
         DeployError: there is no such application, its state does not answer, or it does not name the model.
     """
-    model, predict = model_record(package).name, predictor(load_package(package))
+    deployed, running = loaded(settings, package)
+    model, predict = deployed.name, predictor(running)
     found = catalog.read(settings, codec, Application).get(application)
     if found is None:
         raise DeployError(f"there is no application {application}; see `skysail app list`")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.config.folder import load_notes
 from deploy.errors import UsageError
-from deploy.state import catalog, graphs, topics
+from deploy.state import catalog, graphs, packages, topics
 from deploy.state.graphs import NO_PROFILES
 from deploy.state.history import following, last_served
 from deploy.state.labels import standing
@@ -43,8 +43,6 @@ from streams.operators.configuration import (
     check_tensors,
 )
 from workers.packages.load_notes import LoadNotes
-from workers.packages.loading import checked as checked_package
-from workers.runtimes.trunks import trunk_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,43 +61,14 @@ NO_MODELS: Mapping[str, Model] = MappingProxyType({})
 CreateTopics: TypeAlias = "Callable[[Settings, Topology], object]"
 
 
-def model_record(package: Path) -> Model:
-    """Return the record that deploys a package.
-
-    Raises:
-        PackageError: the folder is no package, or its files have changed.
-    """
-    manifest, digest = checked_package(package)
-    parity = manifest.options.get("parity")
-    trunk = trunk_of(manifest)
-    return Model(
-        name=manifest.name,
-        version=manifest.version,
-        runtime=manifest.runtime,
-        path=str(package.resolve()),
-        digest=digest,
-        output=manifest.output,
-        dtype=None if manifest.input.inputs else manifest.input.dtype,  # type: ignore[arg-type] # else it is one
-        shape=manifest.input.shape,
-        classes=tuple(str(name) for name in manifest.classes),
-        bytes=sum((package / name).stat().st_size for name in manifest.files),
-        parity_of="" if parity is None else parity["of"],
-        parity_k=0 if parity is None else parity["k"],
-        parity_right=() if parity is None else tuple(parity.get("right", ())),
-        trunk=trunk.digest,
-        trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
-        inputs=manifest.input.inputs,
-        outputs=manifest.outputs,
-    )
-
-
 def models(settings: Settings) -> list[Model]:
     """Return the records of the packages that the settings name.
 
     Raises:
-        PackageError: a folder is no package.
+        PackageError: a folder is no package, or one that the settings do not trust.
         UsageError: a package is not there, or has another name than in the settings.
     """
+    packages.require_keys(settings)
     records = []
     for name, package in settings.models.items():
         if not package.is_dir():
@@ -107,7 +76,7 @@ def models(settings: Settings) -> list[Model]:
                 f"models.{name}: there is no folder {package}; package the model there (`skysail model package"
                 " --help`), or correct the path: relative ones start at the folder of the settings file"
             )
-        record = model_record(package)
+        record = packages.model_record(package, settings)
         if record.name != name:
             message = f"models.{name}: the package in {package} is called {record.name}; use that name in the settings"
             raise UsageError(message)
@@ -462,7 +431,7 @@ def add(
     """
     if not 0.0 <= share <= 1.0:  # nor NaN, which the command line lets pass
         raise UsageError(f"a share lies between 0 and 1, not {share:g}")
-    record, versions = model_record(package), catalog.versions(settings, codec)
+    record, versions = packages.model_record(package, settings), catalog.versions(settings, codec)
     listed = versions.get(record.name, [])
     same = next((model for model in listed if model.version == record.version), None)
     if same is not None and same.digest != record.digest:
@@ -518,11 +487,13 @@ def run_beside(settings: Settings, codec: Codec, name: str, version: str, share:
         share: of the queries that it answers, beside what other canaries do; 0 = a shadow; None = end it.
 
     Raises:
-        UsageError: there is no such model or version, it cannot stand in for the one that serves, or the shares of
-                all canaries would leave nothing to that one.
+        UsageError: there is no such model or version, the settings do not trust it, it cannot stand in for the one that
+                serves, or the shares of all canaries would leave nothing to that one.
         DeployError: the broker refused it.
     """
     serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
+    if share is not None:
+        packages.require_trusted(settings, found)
     news = ended(serving, version) if share is None else given(serving, found, share)
     news = standing(news, known_versions(settings, codec, name))
     catalog.serve(settings, codec, news)
@@ -622,10 +593,11 @@ def switch(
         takes_back: whether the former one is none to go back to.
 
     Raises:
-        UsageError: there is no such model or version, or the two cannot share queries.
+        UsageError: there is no such model or version, the settings do not trust it, or the two cannot share queries.
         DeployError: the broker refused it.
     """
     serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
+    packages.require_trusted(settings, found)
     news = instead(found, serving, _now_us(), shadows_only=True)
     if takes_back:
         news = replace(news, served=tuple([service for service in news.served if service.version != serving.version]))

@@ -320,7 +320,8 @@ class StoryReader:
         if begin:
             self._notes.append(f"observations begin with offset {begin:,}: what the state learnt before is not in it")
         span = Span(*place, begin, offset + 1)
-        shared = is_shared(observed.said)
+        # How far a lesson teaches depends on others of its application, where there is a bound.
+        shared = is_shared(observed.said) or observed.said.bound is not None
         found = await self._folded(span, observed.said, shared=shared)
         if found is None and not shared:  # an earlier policy let its contexts start from all
             found = await self._folded(span, observed.said, shared=True)

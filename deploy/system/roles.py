@@ -480,6 +480,7 @@ def _hosted_settings(common: Shared, controller: str) -> WorkerSettings:
 
 
 def _worker_settings(common: Shared) -> WorkerSettings:
+    from deploy.state.packages import keys_of
     from workers.settings import WorkerSettings
 
     given = common.settings.worker
@@ -499,6 +500,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         allow_pickle=given.allow_pickle,
         code=given.code,
         packages=str(given.packages.expanduser().absolute()) if given.packages else "",
+        keys=keys_of(common.settings),
         unload_first=given.unload_first,
         # Larger inputs, fewer of them: they take 32 MiB together by default, whatever a row may be.
         warm_up_rows=max(1, given.warm_up_rows * MAX_BYTES // common.codec.max_bytes),

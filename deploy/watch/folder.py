@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from deploy.errors import UsageError
-from deploy.state.desired import model_record
+from deploy.state.packages import model_record
 from workers.errors import PackageError
 from workers.manifest import MANIFEST
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from deploy.config.settings import Settings
     from schemas.records import Model
 
 # Name, size and time of change of each file of a package.
@@ -49,15 +50,17 @@ class Packages:
 
     Args:
         folder: in which to look.
+        settings: which packages they trust; None = any.
 
     Raises:
         UsageError: there is no such folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}")
         self.folder = folder
+        self._settings = settings
         self._known: dict[Path, FoundPackage] = {}
 
     def look(self, tell: Callable[[int, int, Path], None]) -> list[FoundPackage]:
@@ -72,7 +75,9 @@ class Packages:
             tell(number, len(folders), folder)
             state, known = _state(folder), self._known.get(folder)
             is_same = known is not None and known.state == state
-            found[folder] = known._replace(looks=known.looks + 1) if known and is_same else _read(folder, state)
+            found[folder] = (
+                known._replace(looks=known.looks + 1) if known and is_same else _read(folder, state, self._settings)
+            )
         self._known = found
         return [*found.values()]
 
@@ -85,9 +90,9 @@ def _state(folder: Path) -> _State:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
-def _read(folder: Path, state: _State) -> FoundPackage:
-    """Check a package: every file against its digest."""
+def _read(folder: Path, state: _State, settings: Settings | None) -> FoundPackage:
+    """Check a package: every file against its digest, and its signature where it needs one."""
     try:
-        return FoundPackage(folder, state, model_record(folder))
+        return FoundPackage(folder, state, model_record(folder, settings))
     except (PackageError, OSError) as fault:
         return FoundPackage(folder, state, None, str(fault))

@@ -62,7 +62,7 @@ class Watcher:
     ) -> None:
         self._settings = settings
         self._codec = codec
-        self._packages = Packages(folder)
+        self._packages = Packages(folder, settings)
         self._policy = policy
         self._create_topics = create_topics
         self._seen: dict[str, list[FoundPackage]] = {}  # by model, what was published

@@ -141,6 +141,7 @@ KINDS: Final = (
 # Not for readers: they are caught where they are raised, or are another library's.
 SILENT: Final = frozenset(
     {"AssertionError", "AttributeError", "IndexError", "KeyError", "LateError", "ModuleNotFoundError", "OSError"}
+    | {"OtherApplicationError"}
     | {"KafkaConnectionError", "NodeNotReadyError", "_ChecksumError", "GoneError", "StopIteration"}
 )
 CAUSES: Final = {
@@ -153,12 +154,14 @@ CAUSES: Final = {
     "invalid_feedback": "its label or loss is of the wrong type: send the type that the model answers",
     "late": "it came after the application's window: raise `window_s`, or send feedback sooner",
     "not_keyed": "feedback by key for an application that names none: set its `feedback` with `key` and `within`",
+    "other_application": "it came by a token or a mapping of another application: its id is one of that one, too",
     "over_limit": "there was no room to wait: raise `joiner.waiting_mib` or `joiner.early_mib`, or send less",
     "oversized": "larger than `max_input_kib` allows: raise it, or send the input's address",
     "refused": "Kafka does not take it: see the message, then `skysail topics check --mend`",
     "too_large": "larger than its topic takes: `skysail topics check --mend`",
     "trailing": "bytes behind the record: the sender frames it wrongly",
     "truncated": "bytes are missing: the sender frames it wrongly, or uses another schema",
+    "unknown_label": "its label is no class of the models, or of the matrix in `loss`: send one as they name it",
     "unknown_schema": "its fingerprint is of no schema of ours: update Skysail, or look at the sender",
     "unmapped": "a record of your topic that `from` or `feedback` cannot read: `skysail map check APPLICATION`",
     "unmatched": "no query with this id was answered: compare the ids, and send feedback after the query",

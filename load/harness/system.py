@@ -211,6 +211,7 @@ class Stage:
         only: of the scenario's parts, where it has some; none = all.
         hours: of simulated time, where a scenario simulates.
         trace: tell all that happens, where a scenario can.
+        nightly: go on where the file of what was simulated ends, where a scenario has one.
         processes: which roles share one, where a scenario can run several ways: `each`, `shared`, or `hosted` for
             models in a host.
         brokers: starts brokers, where a scenario wants some of its own.
@@ -229,6 +230,7 @@ class Stage:
     only: tuple[str, ...] = ()
     hours: float = 200.0
     trace: bool = False
+    nightly: bool = False
     processes: str = "each"
     brokers: OpenBrokers = no_brokers
     redis: OpenRedis = no_redis

@@ -17,6 +17,7 @@ from schemas.errors import DecodeError
 from schemas.records import Observations, PolicyState
 from streams.operators.ids import SeenIds
 from streams.operators.join.kernel import JoinerSettings
+from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import taught
 from streams.runtime.stores.base import unstamped
 from streams.runtime.stores.redis import OFFSET_FIELD
@@ -99,12 +100,14 @@ class _Fold:
     offset: int = 0
     seen: SeenIds = field(default_factory=lambda: SeenIds(JoinerSettings().memory_us))
     states: dict[str, PolicyState] = field(default_factory=dict)
+    counts: LessonCounts = field(default_factory=LessonCounts)
 
     def take(self, observations: Observations, now_us: int) -> None:
         """Fold those of a record that are the first of their query."""
         for seen in observations.items:
+            reach = self.counts.reach(seen, now_us)
             if self.seen.add(seen.query_id, now_us):
-                self.states.update(taught(self.states, seen, now_us, JoinerSettings().memory_us))
+                self.states.update(taught(self.states, seen, now_us, JoinerSettings().memory_us, reach))
 
 
 class Learnt:

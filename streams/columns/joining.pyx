@@ -104,7 +104,8 @@ cdef class Owner:
             name: of the application.
             text: the same as bytes.
             window_us: how long they wait.
-            kind: of loss, one of `KINDS`; 0 = another one, whose labels are the kernel's.
+            kind: of loss, one of `KINDS`; 0 = another one, whose labels are the kernel's; below 0 its lessons are
+                bounded, and all is the kernel's.
             span: the error that costs 1; 0 = it is learnt.
             labels: that name classes of its models, as feedback has them; none = any label does.
             tail: what stands behind the times of its observations, without a span.
@@ -529,7 +530,7 @@ cdef class Joining:
             waits for it; UNUSUAL where the kernel has to look.
         """
         cdef Place place
-        cdef Text name, label
+        cdef Text name, label, application
         cdef uint8_t kind = NOTHING
         cdef bint has_label
         cdef double loss = 0.0
@@ -550,6 +551,8 @@ cdef class Joining:
             expect(&place, NOTHING)
         read_long(&place)  # when it was sent
         expect(&place, NOTHING)  # no weight
+        application = read_name(&place)
+        read_name(&place)  # who told it: that counts where lessons are bounded, which the kernel sees to
         if place.bad or place.at != place.end or not 0.0 <= loss <= 1.0:
             return UNUSUAL
         key, query_id = hashed(name), as_str(name)
@@ -562,7 +565,7 @@ cdef class Joining:
                 return KEPT
             self._ids.append(query_id)
             return ALONE
-        if self._observe(taken, <bytes>stored, key, label, kind, loss):
+        if self._observe(taken, <bytes>stored, application, key, label, kind, loss):
             self._ids.append(query_id)
             self._stored.append(stored)
             return FITS
@@ -596,7 +599,7 @@ cdef class Joining:
         return 0
 
     cdef bint _observe(
-        self, const Taken* taken, bytes stored, uint64_t key, Text label, uint8_t kind, double loss
+        self, const Taken* taken, bytes stored, Text application, uint64_t key, Text label, uint8_t kind, double loss
     ) except -1:
         """Write the observation of a prediction behind those of the chunk; False where it is not of the common form."""
         cdef Text whole = text_of(stored)
@@ -615,7 +618,11 @@ cdef class Joining:
         place = place_in(whole)
         if not read_same(&place, text_of(self._prediction)) or not read_prediction(&place, &self._last, &found):
             return self._leave(none(), "prediction")
+        if application.size and not same(application, found.application):
+            return self._leave(found.application, "application")
         owner = self._owner_named(found.application)
+        if owner.kind < 0:
+            return self._leave(found.application, "bound")
         if not _are_judged(&found, owner.kind, kind):
             return self._leave(found.application, "label")
         taught = self._taught_by(&found)

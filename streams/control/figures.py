@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 # Every process reports once a second. After five missed reports it is in trouble, after ten minutes it has left.
 SILENT_AFTER_US = 5_000_000
 FORGOTTEN_AFTER_US = 600_000_000
+# Who is heard again after less has left most of a minute's figures as they are.
+AWAY_US = 15_000_000
+# One that was stopped has left after a minute.
+STOPPED_AFTER_US = 60_000_000
 QUANTILE = re.compile(r"_p\d\d_us$")
 METRIC = re.compile(r"(?P<name>[^{]+)(?:\{(?P<labels>.*)\})?", re.DOTALL)
 CPU, LAG = "cpu_seconds_total", "lag"
@@ -36,6 +40,8 @@ class Figures(TypedDict):
     gauges: dict[str, float]
     rates: dict[str, float]  # of the counters, a second
     restarts: int  # seen since this table began
+    back_us: int  # when it was last heard again after a silence; 0 = never
+    away_us: int  # how long that was
 
 
 class PageStatus(TypedDict):
@@ -51,6 +57,7 @@ def fold(before: Figures | None, report: Report) -> Figures:
     """Return the process's figures after one more report; one that is older than the last changes nothing."""
     if before is not None and report.time_us <= before["time_us"]:
         return before
+    back_us, away_us = _return(before, report) if before is not None else (0, 0)
     return Figures(
         instance=report.instance,
         role=report.role,
@@ -59,7 +66,23 @@ def fold(before: Figures | None, report: Report) -> Figures:
         gauges=dict(report.gauges),
         rates=_rates(before, report) if before is not None else {},
         restarts=_restarts(before, report) if before is not None else 0,
+        back_us=back_us,
+        away_us=away_us,
     )
+
+
+def _return(before: Figures, report: Report) -> tuple[int, int]:
+    """Return when the process was last heard again after a silence, and how long that was; another one is none."""
+    away_us = report.time_us - before["time_us"]
+    if _is_other(before, report) or before["gauges"].get(STOPPED):
+        return 0, 0
+    if away_us > AWAY_US:
+        return report.time_us, away_us
+    return before.get("back_us", 0), before.get("away_us", 0)
+
+
+def _is_other(before: Figures, report: Report) -> bool:
+    return report.counters.get(CPU, 0.0) < before["counters"].get(CPU, 0.0)
 
 
 def _restarts(before: Figures, report: Report) -> int:
@@ -67,8 +90,7 @@ def _restarts(before: Figures, report: Report) -> int:
 
     A process that stops by a signal says so in its last report, and has not died.
     """
-    is_other = report.counters.get(CPU, 0.0) < before["counters"].get(CPU, 0.0)
-    return before.get("restarts", 0) + (is_other and not before["gauges"].get(STOPPED))
+    return before.get("restarts", 0) + (_is_other(before, report) and not before["gauges"].get(STOPPED))
 
 
 def _rates(before: Figures, report: Report) -> dict[str, float]:
@@ -109,8 +131,13 @@ def is_silent(entry: Figures, now_us: int) -> bool:
 
 
 def is_forgotten(entry: Figures, now_us: int) -> bool:
-    """Tell whether a process has been silent for so long that it has left."""
-    return now_us - entry["time_us"] >= FORGOTTEN_AFTER_US
+    """Tell whether a process has been silent for so long that it has left; after a minute if it was stopped."""
+    return now_us - entry["time_us"] >= (STOPPED_AFTER_US if is_stopped(entry) else FORGOTTEN_AFTER_US)
+
+
+def is_stopped(entry: Figures) -> bool:
+    """Tell whether a process has said in its last report that it ends in good order."""
+    return bool(entry["gauges"].get(STOPPED))
 
 
 def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, float]]:

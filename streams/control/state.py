@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streams.control.figures import Figures, fold, heard_lately, is_silent, status
 from streams.control.history import STEP_US, STEPS, History
+from streams.control.losses import LossWatch
 from streams.control.minutes import MINUTE_US, figures_of, marks_of
 from streams.control.page import rivals
 from streams.control.page.hosts import heard, host_rows
@@ -38,6 +39,7 @@ class ControlState:
     planning: Planning | None
     minutes: Minutes
     history: History = field(default_factory=History)
+    losses: LossWatch = field(default_factory=LossWatch)
     _answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
     def take(self, found: Report, now_us: int) -> None:
@@ -48,6 +50,7 @@ class ControlState:
         before = self.live.get(report.instance)
         self.live[report.instance] = after = fold(before, report)
         self.history.add(before, after, now_us)
+        self.losses.add(before, after, now_us)
         self.sight.heard(report, now_us)
         for mark in marks_of(before, after, now_us):
             self.minutes.mark(mark)
@@ -77,7 +80,8 @@ class ControlState:
         hosted = {place["model"] for plan in plans for place in plan["places"]}
         told = rivals.alerts(self.promoting, self.history, now_us)
         known = heard_lately(self.live.values(), now_us)
-        return overview(known, self.history, now_us, self.sight.view(now_us), hosted, told)
+        self.losses.judge(now_us)
+        return overview(known, self.history, now_us, self.sight.view(now_us), hosted, told, self.losses.worse())
 
     def _status(self, now_us: int) -> dict[str, object]:
         entries: list[Figures] = list(self.live.values())

@@ -31,6 +31,7 @@ ATTEMPTS_AT_MOST: Final = 3
 _HOPELESS: Final = {
     "late": "the time for feedback on its query is over",
     "ambiguous_id": "two applications were asked with its id: nobody can tell whose it is",
+    "other_application": "who told it may teach another application alone",
 }
 KINDS: Final[Mapping[str, type]] = {
     topics.QUERIES: records.Query,

@@ -19,6 +19,7 @@ from schemas.records import JoinStatus
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import seconds_late
 from streams.evaluation.items import are_of_items, as_arms
+from streams.operators.weighing import in_one_unit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,6 +79,8 @@ class Evaluation:
         window_s: how long it is waited for.
         alpha: what intervals may miss.
         recommendation: in one sentence.
+        worth: what a loss of 1 costs in the unit; None = it is not known of all decisions.
+        unit: of costs; empty = none was said.
     """
 
     application: str
@@ -98,6 +101,8 @@ class Evaluation:
     window_s: float
     alpha: float
     recommendation: str
+    worth: float | None = None
+    unit: str = ""
     imputed: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -129,7 +134,8 @@ def evaluate(
     real = [seen for seen in closed if not (is_known_alone and seen.imputed)]
     is_of_items = are_of_items(real) if candidate.is_of_items is None else candidate.is_of_items
     made = [as_arms(seen) for seen in real] if is_of_items else [*real]
-    judged = sorted([seen for seen in made if seen is not None and _is_known(seen)], key=lambda seen: seen.predicted_us)
+    known = sorted([seen for seen in made if seen is not None and _is_known(seen)], key=lambda seen: seen.predicted_us)
+    judged, worth = in_one_unit(known)
     if not judged:
         raise EvaluationError(_why_none(history, closed, window_s))
     arms = _arms(judged)
@@ -164,7 +170,9 @@ def evaluate(
         window_s=window_s,
         alpha=alpha,
         recommendation=_unknown(candidate.name, samples, log.unsupported, least, found)
-        or _recommend(candidate.name, paired, alpha),
+        or _recommend(candidate.name, paired, alpha) + _in_unit(paired.mean, worth, history.unit),
+        worth=worth,
+        unit=history.unit,
         imputed=dict(Counter(source for seen in judged for source in seen.imputed).most_common()),
     )
 
@@ -306,6 +314,14 @@ def _recommend(name: str, difference: ConfidenceSequence, alpha: float) -> str:
         f"{name} cannot be told from what serves: between {max(-low, 0.0):.4f} less and {max(high, 0.0):.4f} more a"
         f" query{_needed(difference, alpha)}."
     )
+
+
+def _in_unit(difference: float, worth: float | None, unit: str) -> str:
+    """Say a difference in the unit of costs; empty = there is none."""
+    if worth is None:
+        return ""
+    more = "more" if difference > 0.0 else "less"
+    return f" That is {abs(difference) * worth * 1_000:,.4g}{unit and ' '}{unit} {more} per 1,000 queries."
 
 
 def _needed(difference: ConfidenceSequence, alpha: float) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from policies.loss_rules import unit_of
 from schemas.errors import DecodeError
 from schemas.records import Application, JoinStatus, Observation, Observations, Prediction
 from streams.evaluation.errors import EvaluationError
@@ -30,6 +31,7 @@ class KnownApplication:
         predicted_us: by query id, when a prediction was made that has no observation; None = predictions were not read.
         until_us: the latest moment that is known of: what was predicted long before has had its time.
         window_s: how long feedback is waited for, as the application says; None = it was not read.
+        unit: of costs, as the application's loss says; empty = none was said, or it was not read.
     """
 
     application: str
@@ -37,6 +39,7 @@ class KnownApplication:
     predicted_us: Mapping[str, int] | None
     until_us: int
     window_s: float | None
+    unit: str = ""
 
     def closed(self, window_s: float) -> tuple[Observation, ...]:
         """Return the observations of queries whose window has ended: quick feedback alone would tell of some only."""
@@ -70,6 +73,7 @@ class _Gathered:
         self._observations: dict[str, dict[str, Observation]] = {}
         self._predicted_us: dict[str, dict[str, int]] = {}
         self._windows_s: dict[str, float] = {}
+        self._losses: dict[str, str] = {}
         self._until_us = until_us
         self._topics: Counter[str] = Counter()
 
@@ -91,6 +95,7 @@ class _Gathered:
             elif record.topic == "applications":
                 wanted = codec.decode(Application, record.value)
                 self._windows_s[wanted.name] = wanted.window_s
+                self._losses[wanted.name] = wanted.loss
         except DecodeError:
             return  # a dead letter of the role that reads the topic: no decision of ours
 
@@ -110,7 +115,8 @@ class _Gathered:
             made = self._predicted_us.get(application, {})
             waiting = {query_id: at for query_id, at in made.items() if query_id not in observed}
         window_s = self._windows_s.get(application)
-        return KnownApplication(application, tuple(observed.values()), waiting, self._until_us, window_s)
+        unit = unit_of(self._losses.get(application, ""))
+        return KnownApplication(application, tuple(observed.values()), waiting, self._until_us, window_s, unit)
 
 
 def seconds_late(observations: Iterable[Observation]) -> list[float]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
+from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import taught
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ def fold_along(
         lessons: all that was observed, as lessons of the policy in question, in the order of the log.
     """
     states: dict[str, PolicyState | None] = {}
+    counts = LessonCounts()
     coming = iter(sorted(lessons, key=lambda seen: seen.observed_us))  # as they became known; equal ones as in the log
     latest = next(coming, None)
     for row in sorted(range(len(decisions)), key=lambda at: decisions[at].predicted_us):
         while latest is not None and latest.observed_us < decisions[row].predicted_us:
             with suppress(PolicyError):  # the learner passes over what it cannot fold, too
-                states.update(taught(states, latest, latest.observed_us, 0))
+                reach = counts.reach(latest, latest.observed_us)
+                states.update(taught(states, latest, latest.observed_us, 0, reach))
             latest = next(coming, None)
         yield row, states

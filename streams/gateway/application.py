@@ -16,7 +16,7 @@ from streams.gateway.bodies import GoneError
 from streams.gateway.protocol import described, mlflow, open_inference, openapi, personalizer, teaching, tensorflow
 from streams.gateway.protocol.faults import written
 from streams.gateway.protocol.values import HttpReply, HttpRequest, RequestRefusedError, dumped, weight
-from streams.gateway.routes import Route, Router, door_of
+from streams.gateway.routes import OPEN, Route, Router, door_of
 from streams.gateway.tokens import ALL, may
 from streams.runtime.process.readiness import WAITS_FOR
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streams.gateway.catalog import Catalog
     from streams.gateway.figures import GatewayFigures
     from streams.gateway.memory import ReplyMemory
-    from streams.gateway.protocol.values import ParsedFeedback, ParsedRequest
+    from streams.gateway.protocol.values import ParsedRequest
     from streams.gateway.tokens import BearerTokens
 
 _log = logging.getLogger(__name__)
@@ -106,14 +106,14 @@ class GatewayApplication:
 
     async def _served(self, route: Route, headers: Mapping[bytes, bytes], receive: Receive) -> tuple[HttpReply, bool]:
         """Return the reply, and whether the body was read."""
-        if route.what in {"live", "ready", "server", "version", "metrics", "openapi", "activate"}:
+        if route.what in OPEN:
             return self._open(route), False
         parts = self._parts
-        allowed = parts.tokens.applications(headers)
+        grant = parts.tokens.grant(headers)
         if route.what == "applications":
-            return self._list(allowed), False
-        name = route.application or self._only(allowed)
-        may(allowed, name)
+            return self._list(grant.applications), False
+        name = route.application or self._only(grant.applications)
+        may(grant.applications, name)
         if route.version == _LATEST:
             route = self._latest(route, name)
         if route.what in _ABOUT:
@@ -122,6 +122,8 @@ class GatewayApplication:
         with parts.bodies.room(headers) as room:
             body = await parts.bodies.read(receive, headers)
             try:
+                if route.what in _TEACHING:
+                    return await self._taught(route, name, grant.teacher, body), True
                 return await self._taken(route, name, headers, body, room), True
             except RequestRefusedError as fault:
                 return written(route.door, fault), True
@@ -130,11 +132,6 @@ class GatewayApplication:
         self, route: Route, name: str, headers: Mapping[bytes, bytes], body: bytes, room: HeldRoom
     ) -> HttpReply:
         parts = self._parts
-        if route.what == "reward":
-            is_label = parts.catalog.loop(name).is_regression
-            return await self._told(personalizer.reward(route.event, body, parts.now_us(), is_label=is_label), name)
-        if route.what == "feedback":
-            return await self._told(teaching.parse(body, parts.now_us()), name)
         given = headers.get(b"idempotency-key", b"").decode("latin-1")
         kind = headers.get(TYPE, b"").partition(b";")[0].strip().lower().decode("latin-1")
         cut = _length(headers.get(open_inference.LENGTH))
@@ -174,9 +171,16 @@ class GatewayApplication:
         self._parts.figures.answered(asked.ask.application, len(predictions), _defaults(predictions))
         return asked.render(predictions)
 
-    async def _told(self, told: ParsedFeedback, name: str) -> HttpReply:
-        self._parts.catalog.application(name)
-        await self._parts.asking.tell(told.items)
+    async def _taught(self, route: Route, name: str, teacher: str, body: bytes) -> HttpReply:
+        """Send feedback. Ids are a client's: it teaches this application alone, whosever query it names."""
+        catalog, now_us = self._parts.catalog, self._parts.now_us()
+        if route.what == "reward":
+            told = personalizer.reward(route.event, body, now_us, is_label=catalog.loop(name).is_regression)
+        else:
+            told = teaching.parse(body, now_us)
+        catalog.application(name)
+        items = [(feedback._replace(application=name, teacher=teacher), context) for feedback, context in told.items]
+        await self._parts.asking.tell(items)
         return told.reply
 
     def _open(self, route: Route) -> HttpReply:
@@ -188,8 +192,6 @@ class GatewayApplication:
             return HttpReply(dumped(openapi.document(parts.version)))
         if route.what == "version":
             return HttpReply(parts.version.encode(), 200, b"text/plain")
-        if route.what == "activate":
-            return HttpReply(b"", 204)
         if route.what == "server":
             extensions = list(described.EXTENSIONS)
             return HttpReply(dumped({"name": "skysail", "version": parts.version, "extensions": extensions}))
@@ -213,6 +215,8 @@ class GatewayApplication:
         models = catalog.models(application)
         if route.version and route.version not in {*described.versions(models), *_labels(models)}:
             raise RequestRefusedError(404, f"application {name} has no version {route.version!r:.80}")
+        if route.what == "activate":  # of Personalizer's: it changes nothing
+            return HttpReply(b"", 204)
         if route.what == "model_ready":
             return HttpReply(dumped({"name": name, "ready": bool(models)}), 200 if models else 503)
         if route.what == "stats":
@@ -251,7 +255,8 @@ class GatewayApplication:
             raise RequestRefusedError(403, "web pages may not ask: name the page's origin in `gateway.origins`")
 
 
-_ABOUT: Final = frozenset({"model_ready", "metadata", "stats", "tensorflow_metadata", "tensorflow_status"})
+_ABOUT: Final = frozenset({"activate", "model_ready", "metadata", "stats", "tensorflow_metadata", "tensorflow_status"})
+_TEACHING: Final = frozenset({"reward", "feedback"})
 _PARSERS: Final[Mapping[str, Callable[[HttpRequest], ParsedRequest]]] = {
     "infer": open_inference.parse, "predict": tensorflow.parse, "invocations": mlflow.parse,
 }  # fmt: skip

@@ -25,7 +25,7 @@ _V2: Final = r"/v2/models/(?P<application>[^/]+)(?:/versions/(?P<version>[^/]+))
 _V1: Final = r"/v1/models/(?P<application>[^/:]+)(?:/(?:versions|labels)/(?P<version>[^/:]+))?"
 _V0: Final = r"/personalizer(?:/v1\.[\w.-]+)?"  # the last of its clients name the version in the query
 # Method, path, door, what; the first that fits counts.
-_TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
+TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
     (method, re.compile(path), door, what)
     for method, path, door, what in (
         ("POST", rf"{_V2}/infer", "open_inference", "infer"),
@@ -53,6 +53,8 @@ _TABLE: Final[tuple[tuple[str, re.Pattern[str], str, str], ...]] = tuple(
     )
 )
 _NOWHERE: Final = "no such path: GET /v2/models lists applications, GET /openapi.json all paths (docs/gateway.md)"
+# What everybody may know who reaches the gateway. All else takes a token of the application that it is about.
+OPEN: Final = frozenset({"live", "ready", "server", "version", "metrics", "openapi"})
 # Routes remembered, and the longest: there are few applications, and a stranger's paths do not fill memory.
 _KNOWN, _LONGEST = 4_096, 256
 
@@ -88,7 +90,7 @@ def door_of(path: str) -> str:
 
 def _find(method: str, path: str) -> Route:
     others = set[str]()
-    for wanted, pattern, door, what in _TABLE:
+    for wanted, pattern, door, what in TABLE:
         match = pattern.fullmatch(path)
         if match is None:
             continue

@@ -1,9 +1,9 @@
-"""Who may ask which application: bearer tokens, one a line of a file, each with its applications."""
+"""Who may ask and teach which application: bearer tokens, one a line of a file, each with its applications."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streams.gateway.protocol.values import RequestRefusedError
 
@@ -12,14 +12,32 @@ if TYPE_CHECKING:
 
 ALL: Final = "*"
 _LEAST: Final = 16  # characters of a token: shorter ones are guessed
+_SHOWN: Final = 8  # hexadecimal digits of a hash, which tell tokens apart and say nothing of them
+_NAMED: Final = " as "
 _HEADERS: Final = (b"authorization", b"ocp-apim-subscription-key", b"api-key")
 
 
+class TokenGrant(NamedTuple):
+    """What a request may do.
+
+    Attributes:
+        applications: that it may ask and teach; `*` = all.
+        teacher: who teaches by it: the token's name, or the beginning of its hash; "" = there are no tokens.
+    """
+
+    applications: frozenset[str]
+    teacher: str = ""
+
+
+_ANYBODY: Final = TokenGrant(frozenset({ALL}))
+
+
 class BearerTokens:
-    """Applications by token; without any tokens everybody may ask everything.
+    """Grants by token; without any tokens everybody may ask and teach everything.
 
     Args:
-        text: a line for each token: `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *`; `#` begins a comment.
+        text: a line for each token: `TOKEN APPLICATION[,APPLICATION...]`, or `TOKEN *`; then `as NAME` for who has it.
+            `#` begins a comment.
 
     Raises:
         ValueError: a line is none.
@@ -42,8 +60,16 @@ class BearerTokens:
         Raises:
             RequestRefusedError: it has no token that is known.
         """
+        return self.grant(headers).applications
+
+    def grant(self, headers: Mapping[bytes, bytes]) -> TokenGrant:
+        """Return what a request may do.
+
+        Raises:
+            RequestRefusedError: it has no token that is known.
+        """
         if not self._known:
-            return frozenset({ALL})
+            return _ANYBODY
         given = next((headers[name] for name in _HEADERS if name in headers), b"")
         scheme, _, token = given.strip().partition(b" ")
         token = token.strip() if scheme.lower() == b"bearer" else given.strip()
@@ -70,11 +96,13 @@ def _said(line: str) -> str:
     return line.partition("#")[0].strip()
 
 
-def _line(at: int, line: str) -> tuple[bytes, frozenset[str]]:
-    token, _, names = _said(line).partition(" ")
+def _line(at: int, line: str) -> tuple[bytes, TokenGrant]:
+    token, _, rest = _said(line).partition(" ")
+    names, _, teacher = rest.partition(_NAMED)
     found = frozenset(filter(None, (name.strip() for name in names.split(","))))
     if not found:
-        raise ValueError(f"line {at} of the tokens is not `TOKEN APPLICATION[,APPLICATION...]`")
+        raise ValueError(f"line {at} of the tokens is not `TOKEN APPLICATION[,APPLICATION...] [as NAME]`")
     if len(token) < _LEAST:
         raise ValueError(f"line {at} of the tokens: a token has {_LEAST} characters or more")
-    return hashlib.sha256(token.encode()).digest(), found
+    digest = hashlib.sha256(token.encode())
+    return digest.digest(), TokenGrant(found, teacher.strip() or f"token-{digest.hexdigest()[:_SHOWN]}")

@@ -85,13 +85,19 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
         return None
     if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
+    weight = None if told.weight is None else told.weight.of(row)
+    if weight is not None and not (weight := _number("weight", weight)) > 0.0:
+        raise MappingError("weight", f"is {weight:g}: a weight is above 0")
     value = None if label is None else _label(label)
     sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
-    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us)
+    teacher = record.topic.removeprefix(topics.OUTSIDE)
+    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, weight, application, teacher)
     if told.replaces:
-        made = KeyedFeedback("", application, query_id, 0, value, loss, sent_us, revises=True)
+        made = KeyedFeedback(
+            "", application, query_id, 0, value, loss, sent_us, revises=True, weight=weight, teacher=teacher
+        )
     elif told.within_us:
-        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us)
+        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us, weight=weight, teacher=teacher)
     return Made(key.encode(errors="surrogatepass"), made)
 
 
@@ -110,7 +116,9 @@ def withdrawal_of(application: str, told: IncomingFeedback, record: Record) -> M
         query_id = _text("key", record.key.decode())
     except UnicodeDecodeError as error:
         raise MappingError("key", f"is no text: {error}") from error
-    return Made(record.key, KeyedFeedback("", application, query_id, 0, None, None, record.timestamp_us, revises=True))
+    told_us, teacher = record.timestamp_us, record.topic.removeprefix(topics.OUTSIDE)
+    taken_back = KeyedFeedback("", application, query_id, 0, None, None, told_us, revises=True, teacher=teacher)
+    return Made(record.key, taken_back)
 
 
 def _text(name: str, value: Any) -> str:

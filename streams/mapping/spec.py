@@ -35,7 +35,7 @@ ANSWER: Final = (
 _FORM: Final = ("topic", "format", "columns", "delimiter", "schema", "message")
 _FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where", "begin")
 _TO: Final = (*_FORM, "fields", "keep", "where")
-_FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "sent", "where", "begin")
+_FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "weight", "sent", "where", "begin")
 
 
 # Of an `input` that is left out.
@@ -94,6 +94,7 @@ class IncomingFeedback:
     replaces: bool = False  # the last record about a query counts, until its window is nearly over
     label: FieldSource | None = None
     loss: FieldSource | None = None
+    weight: FieldSource | None = None
     sent: FieldSource | None = None
     where: Expression | None = None
     is_whole: bool = False
@@ -272,11 +273,12 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
     if (given.get("label") is None) == (given.get("loss") is None):
         raise MappingError(name, "either label or loss says what was right")
     found = _sources(name, given, ("id", "key", "label", "sent"))
-    loss = given.get("loss")
-    if isinstance(loss, str):
-        found["loss"] = FieldSource(expression=parse(loss))
-    elif loss is not None:
-        found["loss"] = source(f"{name}.loss", loss)
+    for key in ("loss", "weight"):
+        number = given.get(key)
+        if isinstance(number, str):
+            found[key] = FieldSource(expression=parse(number))
+        elif number is not None:
+            found[key] = source(f"{name}.{key}", number)
     replaces = given.get("replaces", False)
     if not isinstance(replaces, bool) or (replaces and is_keyed):
         raise MappingError(f"{name}.replaces", "is true or false, and true only where id names the query")

@@ -208,9 +208,11 @@ class Durations:
 class Losses:
     """Losses of served answers and asked models, from feedback: sums and counts, for means of any window."""
 
-    __slots__ = ("_full", "_models", "_served")
+    __slots__ = ("_costs", "_full", "_models", "_served")
 
     def __init__(self) -> None:
+        # In the unit of the application's loss, by application; and by application and model.
+        self._costs: defaultdict[tuple[str, ...], float] = defaultdict(float)
         # Of losses of numbers, whether each of the latest was a whole one, by application.
         self._full: defaultdict[str, deque[bool]] = defaultdict(lambda: deque(maxlen=_LATEST))
         self._served: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -219,15 +221,18 @@ class Losses:
         )
 
     def add(self, observations: Iterable[Observation]) -> None:
-        """Count observations; default losses are left out, as they measure nothing."""
+        """Count observations, a lesson of less weight in part; default losses are left out, as they measure nothing."""
         for seen in observations:
             if seen.status is not _JOINED:
                 continue
             application, decision, losses, served = seen.application, seen.decision, seen.losses, seen.loss
+            weight, worth = 1.0 if seen.weight is None else seen.weight, seen.worth
             if served is not None:
                 entry = self._served[application]
-                entry[0] += served
-                entry[1] += 1
+                entry[0] += weight * served
+                entry[1] += weight
+                if worth is not None:
+                    self._costs[application,] += weight * served * worth
             models = self._models[application]
             for arm in decision.chosen:
                 loss = losses[arm]
@@ -236,8 +241,10 @@ class Losses:
                 if seen.span is not None:
                     self.note_spanned(application, loss)
                 entry = models[decision.arms[arm]]
-                entry[0] += loss
-                entry[1] += 1
+                entry[0] += weight * loss
+                entry[1] += weight
+                if worth is not None:
+                    self._costs[application, decision.arms[arm]] += weight * loss * worth
 
     def note_spanned(self, application: str, loss: float) -> None:
         """Count the loss of a number, which has a span."""
@@ -260,6 +267,8 @@ class Losses:
     def rendered(self) -> dict[str, float]:
         """Return `loss_total` and `losses_total` by application, `model_loss_total`... by application and model.
 
+        Where losses have a unit, also `cost_total` and `model_cost_total`: the same in this unit.
+
         `full_loss_share` is the share of the latest losses of numbers that were 1. Near 1, models cannot be compared.
         """
         found = {
@@ -267,12 +276,15 @@ class Losses:
             for application, latest in self._full.items()
             if len(latest) >= _TELLING
         }
+        for (name, *model), cost in self._costs.items():
+            labels = ("application", name, *(("model", *model) if model else ()))
+            found[render(("model_cost_total" if model else "cost_total", *labels))] = cost
         for application, (loss, count) in self._served.items():
             found[render(("loss_total", "application", application))] = loss
             found[render(("losses_total", "application", application))] = count
         for application, models in self._models.items():
-            for model, (loss, count) in models.items():
-                labels = ("application", application, "model", model)
+            for each, (loss, count) in models.items():
+                labels = ("application", application, "model", each)
                 found[render(("model_loss_total", *labels))] = loss
                 found[render(("model_losses_total", *labels))] = count
         return found

@@ -26,7 +26,9 @@ from policies.errors import PolicyError
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import HEDGE, apprentice
+from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
+from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
 from streams.promotion.serving_losses import served_loss
 
@@ -67,6 +69,7 @@ class ApprenticeEvidence:
         self._learns_along = learns_along
         self._window_us = window_us
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
+        self._counts = LessonCounts()
         self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
         self._left_out = 0
@@ -77,12 +80,12 @@ class ApprenticeEvidence:
             return
         if self._learns_along and seen.decision.apprentice != self._spec:
             return
-        its = lesson(seen, self._spec)
+        its, reach = lesson(seen, self._spec), self._counts.reach(seen, timestamp_us)
         try:
             checked(its)
             if seen.decision.policy == self._incumbent:
-                self._judge(seen)
-            states = taught(self._states, its, timestamp_us, self._window_us)
+                self._judge(weighed(seen))
+            states = taught(self._states, its, timestamp_us, self._window_us, reach)
         except PolicyError:
             return  # it is no lesson for the learner either
         for name, state in states.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from policies import registry
 from policies.contract import is_stepwise
 from policies.errors import PolicyError
+from policies.loss_rules import kind_named
 from schemas.records import JoinStatus
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _hindrance(model: str, application: Application, share: float | None) -> str
         )
     if _never_asks(application, application.models.index(model)):
         return f"the policy of {name} never asks {model}: {application.policy}"
-    if application.loss == _GIVEN and share == 0.0:
+    if kind_named(application.loss) == _GIVEN and share == 0.0:
         return f"the feedback of {name} is the loss of the served answer: it does not judge a shadow"
     return ""
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from policies.estimators.sequence import ConfidenceSequence
+from streams.operators.weighing import weighed
 from streams.promotion.trail import Trail
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class ServingLosses:
 
     def observe(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation, each once."""
-        loss, policy, name = served_loss(seen), seen.decision.policy, seen.application
+        loss, policy, name = served_loss(weighed(seen)), seen.decision.policy, seen.application
         if loss is None:
             return
         served = self._applications.get(name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
+from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ class VersionEvidence:
         """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
-        candidate, incumbent = self._names
+        seen, (candidate, incumbent) = weighed(seen), self._names
         losses = {
             version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0
         }

@@ -12,6 +12,7 @@ from schemas.errors import DecodeError
 from schemas.records import Observations, Prediction
 from streams.operators.contract import StateKey
 from streams.operators.ids import SeenIds
+from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import taught
 from streams.operators.policy_state import numbers, state_of
 from streams.operators.selection.state_view import arms_of
@@ -109,10 +110,11 @@ class FoldedStates:
         except DecodeError:
             return
         for seen in items:
+            reach = partition.counts.reach(seen, record.timestamp_us)
             if not partition.is_whole or not partition.seen.add(seen.query_id, record.timestamp_us):
                 continue
             try:
-                changed = taught(partition.states, seen, record.timestamp_us, self._window_us)
+                changed = taught(partition.states, seen, record.timestamp_us, self._window_us, reach)
             except PolicyError:
                 continue
             partition.states.update(changed)
@@ -132,12 +134,13 @@ class FoldedStates:
 class FoldedPartition:
     """The observations of one partition that are still to be folded, and the states as they are before these."""
 
-    __slots__ = ("_ahead", "_records", "is_whole", "seen", "states")
+    __slots__ = ("_ahead", "_records", "counts", "is_whole", "seen", "states")
 
     def __init__(self, records: Iterator[Record], seen: SeenIds) -> None:
         self._records = records
         self._ahead = next(records, None)
         self.seen = seen
+        self.counts = LessonCounts()
         self.states: dict[str, PolicyState | None] = {}
         self.is_whole = self._ahead is None or self._ahead.offset == 0
 

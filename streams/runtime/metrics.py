@@ -5,12 +5,14 @@ A hook takes a `Report` and returns nothing: the reports topic, the Prometheus e
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol
 
 import psutil
 
-from schemas.records import Report
+from schemas.records import LAST_EXIT, Report
 from streams.operators.statistics import BUCKET, COUNT, SUM
 from streams.runtime.clock import cpu_seconds
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TOTAL = "_total"
+# Variable by which a supervisor tells a process how the one before it ended: exit status, or minus the signal.
+LAST_EXIT_VARIABLE: Final = "SKYSAIL_LAST_EXIT"
 HISTOGRAM = (BUCKET, SUM, COUNT)  # how the figures of a histogram end
 
 
@@ -45,6 +49,7 @@ class Composer:
         self._tells_process = tells_process
         self._process = psutil.Process()
         self._since_us: int | None = None  # of the first report
+        self._last_exit = last_exit()
 
     def compose(self, now_us: int, *parts: Mapping[str, float]) -> Report:
         """Return a report of all parts: names that end in `_total`, or as histograms do, are counters."""
@@ -56,10 +61,19 @@ class Composer:
             merged["resident_bytes"] = self._process.memory_info().rss
         self._since_us = self._since_us or now_us
         merged["uptime_s"] = (now_us - self._since_us) // 1_000_000
+        if self._last_exit is not None:
+            merged[LAST_EXIT] = self._last_exit  # type: ignore[assignment]  # a figure, as all are
         merged["pid"] = self._process.pid  # tells two processes of one name apart
         counters = {name: float(value) for name, value in merged.items() if is_counter(name)}
         gauges = {name: float(value) for name, value in merged.items() if not is_counter(name)}
         return Report(self._instance, self._role, now_us, counters, gauges)
+
+
+def last_exit() -> float | None:
+    """Return how the process of this name before this one ended; None if nobody has told."""
+    with suppress(ValueError):
+        return float(int(os.environ.get(LAST_EXIT_VARIABLE, "")))
+    return None
 
 
 def is_counter(name: str) -> bool:

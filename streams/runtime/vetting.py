@@ -1,4 +1,4 @@
-"""Tries a policy from outside in a process beside, before a role that serves imports it.
+"""Tries a policy or a loss from outside in a process beside, before a role that serves imports it.
 
     a record ─▶ its names from outside ─▶ may they be named? ─▶ a child imports one ─▶ imported here, in a thread
                                                                    └ no policy, or too slow ─▶ refused, not imported
@@ -15,8 +15,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from policies import outside, registry
+from policies import outside, own_loss, registry
 from policies.errors import PolicyError
+from policies.loss_rules import rule
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Candidate
@@ -32,6 +33,8 @@ _NICENESS: Final = 10  # those who serve come first
 _SAID_BYTES: Final = 4_096
 _NAMING: Final = (topics.APPLICATIONS, topics.CANDIDATES)
 _POLICY: Final = "policy"  # the kind of a candidate that is one
+_LOSS: Final = "loss"
+_OF: Final = {_POLICY: outside, _LOSS: own_loss}  # what knows, refuses and imports them
 
 
 def preparing(codec: Codec) -> Callable[[Sequence[Record]], Awaitable[None]]:
@@ -42,36 +45,44 @@ def preparing(codec: Codec) -> Callable[[Sequence[Record]], Awaitable[None]]:
     """
 
     async def prepare(records: Sequence[Record]) -> None:
-        for name in {name for record in records if record.topic in _NAMING for name in _named(record, codec)}:
-            await vetted(name)
+        for what, name in {named for record in records if record.topic in _NAMING for named in _named(record, codec)}:
+            await vetted(name, what=what)
 
     return prepare
 
 
-async def vetted(name: str, patience_s: float = PATIENCE_S) -> None:
-    """Have a policy from outside imported, or refused for the time being.
+async def vetted(name: str, patience_s: float = PATIENCE_S, what: str = _POLICY) -> None:
+    """Have a policy or a loss from outside imported, or refused for the time being.
 
     Args:
         name: its path, or that of an entry point.
         patience_s: how long the child may take.
+        what: policy or loss.
     """
-    if outside.is_known(name):
+    its = _OF[what]
+    if its.is_known(name):
         return
-    fault = outside.forbidden(name) or await _tried(name, patience_s)
+    fault = outside.forbidden(name, what) or await _tried(name, patience_s, what)
     if fault:
-        outside.refuse(name, fault)
+        its.refuse(name, fault)
     else:
-        outside.refuse(name, "")
-        await asyncio.to_thread(outside.fault_of, name)
+        its.refuse(name, "")
+        await asyncio.to_thread(its.fault_of, name)
 
 
-def _named(record: Record, codec: Codec) -> Iterator[str]:
-    """Yield the policies from outside that an application or a candidate names."""
+def _named(record: Record, codec: Codec) -> Iterator[tuple[str, str]]:
+    """Yield the policies and losses from outside that an application or a candidate names, each with what it is."""
     try:
-        names = [*_names(record, codec)]
+        names, paths = [*_names(record, codec)], [*_losses(record, codec)]
     except (DecodeError, PolicyError):  # who takes the record says so
         return
-    yield from (name for name in names if name not in registry.POLICIES and outside.is_outside(name))
+    yield from ((_POLICY, name) for name in names if name not in registry.POLICIES and outside.is_outside(name))
+    yield from ((_LOSS, path) for path in paths)
+
+
+def _losses(record: Record, codec: Codec) -> Iterator[str]:
+    if record.topic == topics.APPLICATIONS and (path := rule(codec.decode(Application, record.value).loss).names):
+        yield path
 
 
 def _names(record: Record, codec: Codec) -> Iterator[str]:
@@ -86,20 +97,20 @@ def _names(record: Record, codec: Codec) -> Iterator[str]:
         yield registry.given(spec)[0]
 
 
-async def _tried(name: str, patience_s: float) -> str:
-    """Return what a child has against a policy; empty = nothing."""
+async def _tried(name: str, patience_s: float, what: str) -> str:
+    """Return what a child has against a policy or a loss; empty = nothing."""
     pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     # -P: a file in the present folder must not shadow a module of ours.
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", __name__, name, stdin=quiet, stdout=pipe, stderr=quiet, env=env
+        sys.executable, "-P", "-m", __name__, name, what, stdin=quiet, stdout=pipe, stderr=quiet, env=env
     )
     assert child.stdout is not None  # it is a pipe
     try:
         async with asyncio.timeout(patience_s):
             said = await child.stdout.read(_SAID_BYTES)
     except TimeoutError:
-        return f"policy {name} is not imported within {patience_s:g} s in a process beside: name a smaller module"
+        return f"{what} {name} is not imported within {patience_s:g} s in a process beside: name a smaller module"
     finally:
         if child.returncode is None:
             child.kill()
@@ -107,18 +118,18 @@ async def _tried(name: str, patience_s: float) -> str:
     try:
         return str(json.loads(said))
     except ValueError:
-        return f"policy {name} ends the process that imports it"
+        return f"{what} {name} ends the process that imports it"
 
 
-def main(name: str) -> None:
-    """Print what speaks against a policy, as JSON; what its module prints goes elsewhere."""
+def main(name: str, what: str) -> None:
+    """Print what speaks against a policy or a loss, as JSON; what its module prints goes elsewhere."""
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     os.nice(_NICENESS)
-    fault = outside.fault_of(name)
+    fault = _OF[what].fault_of(name)
     print(json.dumps(fault[: _SAID_BYTES // 8]), file=output, flush=True)
     os._exit(0)  # nothing of what was imported has a say in it
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from policies.errors import PolicyError
 from streams.operators.cold_start import states_of
 from streams.operators.ids import SeenIds
+from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.learn.fold import taught
 from streams.story.values import StateChange
 
@@ -49,6 +50,7 @@ class StateFold:
         self._observed = observed
         self._window_us = window_us
         self._seen_ids = SeenIds(window_us)
+        self._counts = LessonCounts()
         self._states: dict[str, PolicyState | None] = {}
         self._decided: PolicyState | None = None
         self._folded = 0
@@ -56,6 +58,7 @@ class StateFold:
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Take the next observation of the log that teaches the state (`teaches`), with its record's timestamp."""
+        reach = self._counts.reach(seen, timestamp_us)
         if self.change is not None or not self._seen_ids.add(seen.query_id, timestamp_us):
             return
         wanted, name = self._observed, self._observed.decision.state
@@ -64,9 +67,11 @@ class StateFold:
             self._decided = before
         refused, after = "", dict[str, "PolicyState"]()
         try:
-            after = taught(self._states, seen, timestamp_us, self._window_us)
+            after = taught(self._states, seen, timestamp_us, self._window_us, reach)
         except PolicyError as fault:
             refused = str(fault)
+        if reach is Reach.NOTHING:
+            refused = "its teacher or context had given as many lessons in that minute as the application takes"
         self._folded += name in after and seen.decision.state == name
         if (seen.query_id, seen.application) == (wanted.query_id, wanted.application):
             self.change = StateChange(name, self._decided, before, after.get(name), self._folded, refused)

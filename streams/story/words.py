@@ -163,6 +163,7 @@ def _taught(story: Story, start_us: int) -> Iterator[str]:
     for told in story.feedback:
         said = to_json(told.said)
         what = f"label {json.dumps(said['label'])}" if told.said.label is not None else f"loss {told.said.loss}"
+        what += "" if told.said.weight is None else f" of weight {told.said.weight:g}"
         yield f"feedback   {what}, after {_ms((told.said.sent_us or told.time_us) - start_us)}; record {_where(told)}"
     for seen in story.observations[:1]:
         yield from _observed(seen)
@@ -180,6 +181,9 @@ def _observed(seen: Told[Observation]) -> Iterator[str]:
     arms = [f"{arm} {cost:.4g}" for arm, cost in zip(said.decision.arms, said.losses, strict=False) if cost is not None]
     how = "by feedback" if said.status.value == "joined" else "by default: the window ended without feedback"
     yield f"loss       {loss} {how}; of models: {', '.join(arms) or 'not known'}; record {_where(seen)}"
+    if said.worth is not None and said.loss is not None:
+        part = "" if said.weight is None else f"; it teaches as {said.weight:.4g} of a whole lesson"
+        yield f"           it cost {said.loss * said.worth:.4g}, where a loss of 1 costs {said.worth:.4g}{part}"
 
 
 def _changed(change: StateChange) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streams.operators.contract import Batch, Record
 from streams.runtime.kafka.fast.whole_batches import records_of
 from streams.testing.groups import Group
-from streams.testing.virtual import NOBODY, VirtualClock
+from streams.testing.virtual import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -75,7 +75,9 @@ class FakeBroker:
     weather: Weather = field(default_factory=Weather)
     batched: Counter[str] = field(default_factory=Counter)
     appended: list[Callable[[Record], None]] = field(default_factory=list)
-    _waiting: dict[asyncio.Future[None], Collection[TopicPartition]] = field(default_factory=dict)
+    _waiting: defaultdict[TopicPartition, dict[asyncio.Future[bool], None]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
 
     def put(self, topic: str, partition: int, *values: bytes, key: bytes | None = b"k") -> None:
         """Append records."""
@@ -160,18 +162,20 @@ class FakeBroker:
         """Return the partitions of a topic."""
         return [(topic, number) for number in range(self.partitions.get(topic, 1))]
 
-    def wait(self, partitions: Collection[TopicPartition]) -> asyncio.Future[None]:
-        """Return what is done when one of these partitions has got a record."""
+    def wait(self, partitions: Collection[TopicPartition]) -> asyncio.Future[bool]:
+        """Return what is done, with True, when one of these partitions has got a record; see `forget`."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting[future] = partitions
-        future.add_done_callback(self._forget, context=NOBODY)
+        for partition in partitions:
+            self._waiting[partition][future] = None
         return future
+
+    def forget(self, future: asyncio.Future[bool], partitions: Collection[TopicPartition]) -> None:
+        """Wake nobody any more who waited for this."""
+        for partition in partitions:
+            self._waiting[partition].pop(future, None)
 
     def wake(self, partition: TopicPartition) -> None:
         """Wake who waits for a partition."""
-        for future, partitions in self._waiting.items():
-            if partition in partitions and not future.done():
-                future.set_result(None)
-
-    def _forget(self, future: asyncio.Future[None]) -> None:
-        self._waiting.pop(future, None)
+        for future in self._waiting[partition]:
+            if not future.done():
+                future.set_result(True)

@@ -85,9 +85,11 @@ class SimulatedConsumer:
         """Return everything fetched; see `ports.Consumer`."""
         found = self._take(only)
         if not found:
-            wanted = self._positions if only is None else [p for p in self._positions if p[0] in only]
-            await arrival(self._process.broker, wanted, timeout_ms / 1000)
-            await asyncio.sleep(self._process.leg_s())
+            wanted = [place for place in self._positions if only is None or place[0] in only]
+            wait_s = max(timeout_ms / 1000, self._process.parks_s)
+            bells = (self._process.bell,) if only is None else (self._process.bell, self._process.answers)
+            if await arrival(self._process.broker, (*wanted, *bells), wait_s):
+                await asyncio.sleep(self._process.leg_s())
             found = self._take(only)
         if self._fault is not None:
             raise self._fault
@@ -116,6 +118,7 @@ class SimulatedConsumer:
         if partition in self._positions:
             self._passed[partition] = max(self._passed.get(partition, 0), self._positions[partition])
             self._positions[partition] = offset
+            self._process.ring()
 
     def vitals(self) -> Vitals:
         """Return signs of life."""
@@ -203,6 +206,7 @@ class SimulatedConsumer:
             await callback
         except Exception as fault:  # noqa: BLE001 - whatever it is, it ends the role
             self._fault = fault
+        self._process.ring()
 
     async def _revoked(self) -> None:
         assert self._rebalanced is not None

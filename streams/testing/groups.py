@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SESSION_S = 10.0
 REBALANCE_S = 12.0
-HEARTBEAT_S = 2.0
+HEARTBEAT_S = 3.0
 
 
 class _GroupWeather(Protocol):

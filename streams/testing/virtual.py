@@ -25,60 +25,106 @@ _OWNER: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default
 NOBODY = contextvars.Context()
 
 
-class _Jumping(selectors.DefaultSelector):
-    """Waits for nothing: instead of time passing, the loop's clock is moved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now_s = 0.0
+class _Nothing(selectors.DefaultSelector):
+    """Waits for nothing: what is ready is told at once."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; jump if nothing is."""
-        if timeout is None:
-            raise RuntimeError("nothing will ever happen: every task waits for something that no timer brings")
-        events = super().select(0)
-        if not events:
-            self.now_s += timeout
-        return events
+        """Return what is ready now."""
+        return super().select(0)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time is the sum of all waiting."""
+    """An event loop whose time jumps from one timer to the next; of equal times, as they were set.
+
+    Its queue is a heap of tuples, and nothing outside of it is asked while anything can be done: an hour of a
+    deployment is some hundred thousand turns.
+    """
 
     _ready: deque[asyncio.Handle]  # of asyncio's base loop, as is what follows
-    _scheduled: list[asyncio.TimerHandle]
+    _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
 
     def __init__(self) -> None:
-        self._jumping = _Jumping()
+        self._now_s = 0.0
         self._halted: dict[object, list[asyncio.Handle]] = {}
-        super().__init__(self._jumping)
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._number = 0
+        self._nothing = _Nothing()
+        super().__init__(self._nothing)
 
     def time(self) -> float:
         """Return the virtual time (s)."""
-        return self._jumping.now_s
+        return self._now_s
 
     def call_soon(
         self, callback: Callable[[*_Arguments], object], *args: *_Arguments, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call soon, or once the owner goes on."""
+        handle = asyncio.Handle(callback, args, self, context)
         if self._halted:
             owner = context.get(_OWNER) if context is not None else _OWNER.get()
-            parked = self._halted.get(owner)
-            if parked is not None:
-                handle = asyncio.Handle(callback, args, self, context)
-                parked.append(handle)
-                return handle
-        return super().call_soon(callback, *args, context=context)
+            self._halted.get(owner, self._ready).append(handle)
+        else:
+            self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call after a while."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Call at a time."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._number += 1
+        heapq.heappush(self._timers, (when, self._number, handle))
+        return handle
+
+    def _run_once(self) -> None:
+        """Do what is ready; if nothing is, jump to the next timer."""
+        ready = self._ready
+        if not ready:
+            self._process_events(self._nothing.select())
+        if not ready:
+            self._jump()
+        for _ in range(len(ready)):
+            if not ready:
+                return  # a process was halted in this turn, and what it was to do is put away
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # noqa: SLF001 - of asyncio, as its own loops do
+
+    def _jump(self) -> None:
+        """Move the clock to the next timer, and have all of its time ready."""
+        timers, ready = self._timers, self._ready
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise RuntimeError("nothing will ever happen: every task waits for something that no timer brings")
+        self._now_s = max(self._now_s, timers[0][0])
+        while timers and timers[0][0] <= self._now_s:
+            ready.append(heapq.heappop(timers)[2])
 
     def halt(self, owner: object) -> None:
         """Let all that an owner does stand still."""
-        mine = [handle for handle in (*self._ready, *self._scheduled) if _owner_of(handle) is owner]
+        timers = [handle for _, _, handle in sorted(self._timers)]
+        mine = [handle for handle in (*self._ready, *timers) if _owner_of(handle) is owner]
         gone = set(map(id, mine))
         ready = [handle for handle in self._ready if id(handle) not in gone]
         self._ready.clear()
         self._ready.extend(ready)
-        self._scheduled[:] = [handle for handle in self._scheduled if id(handle) not in gone]
-        heapq.heapify(self._scheduled)
+        self._timers[:] = [timer for timer in self._timers if id(timer[2]) not in gone]
+        heapq.heapify(self._timers)
         self._halted[owner] = mine
 
     def resume(self, owner: object) -> None:
@@ -87,7 +133,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if handle.cancelled():
                 continue
             if isinstance(handle, asyncio.TimerHandle):
-                heapq.heappush(self._scheduled, handle)
+                self._number += 1
+                heapq.heappush(self._timers, (handle.when(), self._number, handle))
             else:
                 self._ready.append(handle)
 

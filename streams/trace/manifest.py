@@ -215,7 +215,11 @@ def read(folder: Path) -> TraceManifest:
     try:
         data = json.loads(plain.content(path, _MOST_BYTES))
     except FileNotFoundError:
-        raise TraceError(f"{folder} holds no trace (no {FILE}); record one with `skysail record {folder}`") from None
+        if any(folder.glob("*")):
+            told = "name a folder that `skysail record` has made, or record one into a new folder"
+        else:
+            told = f"record one with `skysail record {folder}`"
+        raise TraceError(f"{folder} holds no trace (no {FILE}); {told}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise TraceError(f"{path} is damaged: {error}; take another copy of the trace") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from deploy.state.desired import model_record
+from deploy.state.packages import model_record
 from policies.calibration import KNOTS, along
 from streams.operators.selection.coded.code import code_of, decoded
 from workers.errors import PackageError

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies.contract import has_shared_prior
+from policies.contract import Policy, has_shared_prior
 from policies.errors import PolicyError
 from policies.laws import LAWS, Law
 from policies.lessons import Lesson
 from policies.registry import POLICIES, create
 
 if TYPE_CHECKING:
-    from policies.contract import Policy, State
+    from policies.contract import State
 
 ARMS = (1, 2, 3, 5, 10)
 POSITIONAL = {
@@ -58,6 +58,14 @@ def played(policy: Policy, arms: int, steps: int, seed: int = 7) -> State:
 def states(policy: Policy, arms: int) -> list[State]:
     """States of different ages."""
     return [policy.init(arms), *(played(policy, arms, steps) for steps in (1, 17, 300))]
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_policy_that_ships_has_all_of_the_contract(name: str) -> None:
+    """What may be left out of a policy of one's own is added to it from outside; to one that ships nothing is."""
+    wanted = {one for one in vars(Policy) if not one.startswith("_")} | {*Policy.__annotations__}
+    assert wanted >= {"name", "full_information", "weights", "floor"}
+    assert sorted(one for one in wanted if not hasattr(create(name), one)) == []
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.says)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from deploy.state.desired import model_record
+from deploy.state.packages import model_record
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
 from workers.executors.footprint import Footprint

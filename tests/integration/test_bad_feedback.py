@@ -47,6 +47,8 @@ APPLICATIONS = {
     "assumed": {**SINGLE, "window_s": WINDOW_S, "default_loss": 0.5},
     "graded": {**SINGLE, "loss": "given"},
     "measured": {**SINGLE, "loss": "squared"},
+    "priced": {**SINGLE, "loss": {"cost": {0: {1: 3}, 1: {0: 5}}, "unit": "EUR"}, "max_weight": 4},
+    "own": {**SINGLE, "loss": "tests.toys:apart", "span": 10},
 }
 TWO = Tensor.of(np.array([1, 1], np.float32))
 CODEC = Codec()
@@ -136,6 +138,31 @@ async def test_wrong_feedback_before_its_prediction_does_not_shorten_the_window(
     assert (await dead(there, topics.FEEDBACK, CODEC.encode(unknown))).cause == "unmatched"
     there.put_record(topics.FEEDBACK, Feedback("misforetold", 0))
     assert (await joined(there, "misforetold")).loss == 0.0
+
+
+async def test_a_label_that_is_no_class_and_a_weight_too_large_teach_nothing(there: Deployed) -> None:
+    """The right one follows; its observation says the part of the worst mistake, its worth and its weight."""
+    prediction = await there.client.predict("priced", TWO)  # the answer is 0
+    for wrong, cause in ((Feedback("", 7), "unknown_label"), (Feedback("", 1, weight=5.0), "invalid_feedback")):
+        told = wrong._replace(query_id=prediction.query_id)
+        there.put_record(topics.FEEDBACK, told, key=prediction.query_id.encode())
+        assert (await dead(there, topics.FEEDBACK, CODEC.encode(told))).cause == cause
+    await there.client.feedback(prediction, label=1, weight=2.0)
+    found = await joined(there, prediction.query_id)
+    assert (found.losses, found.worth, found.weight) == ((1.0,), 5.0, 0.5)
+    cost = "cost_total{application=priced}"
+    await there.watch.until(lambda: there.watch.counter("learner", cost) == 2.5, "the learner counts what it cost")
+
+
+async def test_a_loss_of_ones_own_judges(there: Deployed) -> None:
+    """It is imported by every role that follows applications; what it refuses is a dead letter."""
+    prediction = await there.client.predict("own", TWO)
+    text = Feedback(prediction.query_id, "seven")
+    there.put_record(topics.FEEDBACK, text, key=prediction.query_id.encode())
+    assert (await dead(there, topics.FEEDBACK, CODEC.encode(text))).cause == "invalid_feedback"
+    await there.client.feedback(prediction, label=4)
+    found = await joined(there, prediction.query_id)
+    assert (found.losses, found.worth, found.span) == ((0.4,), 10.0, 10.0)
 
 
 async def test_feedback_after_the_window_is_a_dead_letter(there: Deployed) -> None:

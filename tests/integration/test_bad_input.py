@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from deploy.state import catalog, desired
 from deploy.state import topics as created_topics
+from deploy.state.packages import model_record
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import SchemaError
@@ -83,7 +84,7 @@ async def there(
     async with deployed(kafka, redis_server.url, prefix, folder, toys, APPLICATIONS, partitions=1) as deployment:
         package_function("tests.toys:parity", folder / "ghost", "ghost", "1", SAMPLE)
         created_topics.create(deployment.settings, desired.build(deployment.settings, {"ghost": None}))
-        catalog.publish(deployment.settings, deployment.codec, [desired.model_record(folder / "ghost")])
+        catalog.publish(deployment.settings, deployment.codec, [model_record(folder / "ghost")])
         await ghost_is_known(deployment)
         yield deployment
 

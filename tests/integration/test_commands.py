@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from deploy.cli import skysail
 from deploy.config import configuration
-from deploy.config.settings import Settings
+from deploy.config.settings import ModelsSection, Settings
 from deploy.errors import UsageError
 from schemas.records import Status
 from tests.deployments import PATIENT_MS, UNTIL_S, Toy, deployed
@@ -63,7 +63,7 @@ async def there(
 
 def written(there: Deployed, folder: Path) -> str:
     """Write the settings for the commands, without models: what is deployed is in the topics."""
-    settings = there.settings.model_copy(update={"models": {}, "applications": {}})
+    settings = there.settings.model_copy(update={"deployed": ModelsSection(), "applications": {}})
     return str(configuration.write(settings, folder / "skysail.yaml"))
 
 

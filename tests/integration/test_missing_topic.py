@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deploy.state import catalog, desired
+from deploy.state import catalog
+from deploy.state.packages import model_record
 from schemas.records import Status
 from tests.deployments import Toy, deployed
 from workers.packages.packaging import package_function
@@ -30,7 +31,7 @@ async def test_selection_starts_again_without_the_topic_of_one_model(
     toys, applications = {"parity": Toy("tests.toys:parity", SAMPLE)}, {"parity": PARITY, "ghosts": GHOSTS}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, toys, applications, partitions=1) as there:
         package_function("tests.toys:parity", tmp_path / "ghost", "ghost", "1", SAMPLE)
-        catalog.publish(there.settings, there.codec, [desired.model_record(tmp_path / "ghost")])
+        catalog.publish(there.settings, there.codec, [model_record(tmp_path / "ghost")])
         await there.system.restarted("selection", there.system.kill("selection"), timeout_s=60)
         answers = await asyncio.gather(
             *(there.client.predict("parity", SAMPLE[1], slo_ms=60_000, timeout_s=90) for _ in range(3))

@@ -13,6 +13,7 @@ from sklearn.linear_model import LinearRegression
 from deploy.errors import UsageError
 from deploy.local.process import free_port
 from deploy.state import desired
+from deploy.state.packages import model_record
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Model, NamedTensors, Observations, Prediction
@@ -124,7 +125,7 @@ async def test_tritons_client_gives_and_gets_several_tensors(door: Served, kind:
 async def test_an_ensemble_of_several_tensors_is_refused(door: Served) -> None:
     """When it is configured, with what to do."""
     (application,) = [one for one in desired.applications(door.there.settings) if one.name == "pairs"]
-    known: dict[str, Model] = {"pairs": desired.model_record(door.there.settings.models["pairs"])}
+    known: dict[str, Model] = {"pairs": model_record(door.there.settings.models["pairs"])}
     assert desired.checked(application, known) is application
     from dataclasses import replace
 

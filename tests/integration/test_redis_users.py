@@ -88,6 +88,25 @@ async def test_nobody_reaches_another_tenant(users: dict[str, str], who: str) ->
     client.close()
 
 
+@pytest.mark.parametrize("who", ["selection", "learner", "operator"])
+def test_every_command_is_refused_on_another_tenant_s_keys(
+    own_redis: RedisServer, users: dict[str, str], who: str
+) -> None:
+    """Whatever roles and operators send, on states, offsets and features; what lies there stays."""
+    client, intruder = Redis.from_url(own_redis.url), Redis.from_url(users[who])
+    for key in (f"{{{OTHER}:0}}:offset", f"{OTHER}:features:source/7", f"{{{OTHER}:0}}:notes"):
+        client.set(key, b"theirs")
+        for command in (
+            ["GET", key], ["MGET", key], ["DEL", key], ["HGET", key, "f"], ["HMGET", key, "f"], ["HDEL", key, "f"],
+            ["HSET", key, "f", "v"], ["EVAL", "return redis.call('DEL', KEYS[1])", "1", key], ["SET", key, "v"],
+        ):  # fmt: skip
+            with pytest.raises(NoPermissionError):
+                intruder.execute_command(*command)
+        assert client.get(key) == b"theirs"
+    intruder.close()
+    client.close()
+
+
 async def test_an_operator_prunes_and_looks_how_redis_is_set(users: dict[str, str], prefix: str) -> None:
     """What `skysail state prune` and `skysail doctor` do."""
     learner = store(users["learner"], prefix)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deploy.config import configuration
+from deploy.config.settings import ModelsSection
 from schemas.records import Feedback, Observations, Query
 from streams.player.player import PLAYED
 from streams.trace import manifest as manifests
@@ -57,7 +58,9 @@ async def test_what_the_role_has_recorded_is_asked_again(
         await there.watch.until(
             lambda: there.watch.reports()["record"].counters.get("recorded_total{topic=queries}", 0) >= ASKED
         )
-        config = configuration.write(there.settings.model_copy(update={"models": {}}), tmp_path / "skysail.yaml")
+        config = configuration.write(
+            there.settings.model_copy(update={"deployed": ModelsSection()}), tmp_path / "skysail.yaml"
+        )
         score = await replayed(folder, "--config", str(config), "--new-ids", "--speed", "5")
         assert (score["sent"], score["answered"], score["doubled"], score["lost"]) == (ASKED, ASKED, 0, 0)
         assert score["feedback"] == ASKED

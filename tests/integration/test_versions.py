@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.addresses import connection
-from deploy.config.settings import Settings
+from deploy.config.settings import ModelsSection, Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.system.launch import System
 from schemas import topics
@@ -223,7 +223,7 @@ async def test_a_watched_folder_switches_versions_under_load(settings: Settings,
     """Of the two latest one serves and one stands by; a label, and an application that names it, find their version."""
     folder, load = tmp_path / "watched", Load(settings)
     folder.mkdir()
-    settings = settings.model_copy(update={"models": {}})  # the folder says it
+    settings = settings.model_copy(update={"deployed": ModelsSection()})  # the folder says it
     (tmp_path / "same-1").rename(folder / "same-1")
     file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
     told = json.loads(await command("model", "watch", str(folder), "--once", "--json", "--config", file))

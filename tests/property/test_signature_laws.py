@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import shutil
 import tempfile
@@ -138,9 +139,9 @@ def test_a_file_that_comes_goes_or_has_another_name_is_refused(name: str, other:
     with copied() as folder:
         (folder / other).parent.mkdir(exist_ok=True)
         (folder / other).write_bytes(b"anything")
-        assert refused(folder) == "other_files"
+        assert refused(folder) == "other-files"
         (folder / name).replace(folder / other)
-        assert refused(folder) == "other_files"
+        assert refused(folder) == "other-files"
     with copied() as folder:
         (folder / name).unlink()
         with pytest.raises(PackageError, match="is missing"):
@@ -166,7 +167,7 @@ def test_a_link_in_the_place_of_a_file_is_refused(name: str) -> None:
     with copied() as folder:
         moved = (folder / name).replace(folder.parent / "elsewhere")
         (folder / name).symlink_to(moved)
-        assert refused(folder) == ("unreadable" if name == SIGNATURE_FILE else "other_files")
+        assert refused(folder) == ("unreadable" if name == SIGNATURE_FILE else "other-files")
 
 
 def test_a_folder_that_is_a_link_is_refused() -> None:
@@ -174,7 +175,7 @@ def test_a_folder_that_is_a_link_is_refused() -> None:
     with copied() as folder:
         (folder.parent / "outside").mkdir()
         (folder / "inner").symlink_to(folder.parent / "outside")
-        assert refused(folder) == "other_files"
+        assert refused(folder) == "other-files"
 
 
 @given(st.data())
@@ -184,14 +185,14 @@ def test_a_manifest_and_files_that_fit_each_other_are_refused_if_they_are_others
         files = data.draw(st.dictionaries(NAMES, st.binary(max_size=9), max_size=3))
         folder = packaged(Path(place) / "package", files, version="2")
         shutil.copy(MADE / "package" / SIGNATURE_FILE, folder)
-        assert refused(folder) == "other_files"
+        assert refused(folder) == "other-files"
 
 
 def test_another_version_than_the_deployed_one_is_refused() -> None:
     """However well it is signed."""
     with copied() as folder:
-        assert refused(folder, "digits@2") == "other_version"
-        assert refused(folder, "fraud@1") == "other_version"
+        assert refused(folder, "digits@2") == "other-version"
+        assert refused(folder, "fraud@1") == "other-version"
 
 
 @given(st.binary(max_size=300))
@@ -205,7 +206,7 @@ def test_bytes_that_are_no_signature_are_refused(content: bytes) -> None:
 @given(JSON, st.data())
 def test_a_bundle_with_anything_in_the_place_of_a_part_is_refused(value: object, data: st.DataObject) -> None:
     """Each part is needed as it is."""
-    assert with_bundle(value) in {"unreadable", "wrong_kind"}
+    assert with_bundle(value) in {"unreadable", "wrong-kind"}
     found = parts()
     places = [(found, name) for name in found]
     for name in ("verificationMaterial", "dsseEnvelope"):
@@ -232,7 +233,7 @@ def test_our_own_key_does_not_make_anything_a_statement(value: object, data: st.
     for content in (found, value):
         with pytest.raises(SignatureError) as refusal:
             statement.read(json.dumps(content).encode())
-        assert refusal.value.reason in {"unreadable", "wrong_kind"}
+        assert refusal.value.reason in {"unreadable", "wrong-kind"}
 
 
 def test_another_type_of_payload_is_refused_although_our_key_has_signed_it(made: PrivateKey) -> None:
@@ -241,13 +242,13 @@ def test_another_type_of_payload_is_refused_although_our_key_has_signed_it(made:
     payload = base64.b64decode(found["dsseEnvelope"]["payload"])
     told = f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
     found["dsseEnvelope"]["signatures"][0]["sig"] = base64.b64encode(made.sign(told)).decode()
-    assert with_bundle(found) == "bad_signature"
+    assert with_bundle(found) == "bad-signature"
     found["dsseEnvelope"]["payloadType"] = kind
-    assert with_bundle(found) == "wrong_kind"
+    assert with_bundle(found) == "wrong-kind"
     found = json.loads(payload)
     for name in ("_type", "predicateType"):
         other = json.dumps({**found, name: "https://model_signing/Digests/v0.1"}).encode()
-        assert with_payload(other, made) == "wrong_kind"
+        assert with_payload(other, made) == "wrong-kind"
 
 
 def test_two_signatures_are_refused() -> None:
@@ -256,7 +257,7 @@ def test_two_signatures_are_refused() -> None:
     one = found["dsseEnvelope"]["signatures"]
     for signatures in (one * 2, []):
         found["dsseEnvelope"]["signatures"] = signatures
-        assert with_bundle(found) == "several_signatures"
+        assert with_bundle(found) == "several-signatures"
 
 
 def test_a_name_that_comes_twice_is_refused() -> None:
@@ -271,13 +272,13 @@ def test_documents_that_are_huge_or_deep_are_refused(made: PrivateKey) -> None:
     """The first before they are parsed, and without much memory; also inside of what our own key has signed."""
     with copied() as folder:
         (folder / SIGNATURE_FILE).write_bytes(b'{"a":"' + b"x" * documents.MOST_BYTES + b'"}')
-        assert refused(folder) == "too_large"
+        assert refused(folder) == "too-large"
         (folder / SIGNATURE_FILE).write_bytes(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}")
         assert refused(folder) == "unreadable"
         (folder / SIGNATURE_FILE).write_bytes(b'{"a":' + b"9" * 100_000 + b"}")
         assert refused(folder) == "unreadable"
     assert with_payload(b"[" * 200_000, made) == "unreadable"
-    with pytest.raises(SignatureError, match="too_large"):
+    with pytest.raises(SignatureError, match="too-large"):
         statement.read(b" " * (documents.MOST_BYTES + 1))
 
 
@@ -287,12 +288,12 @@ def test_a_key_that_is_not_trusted_signs_nothing(kind: str, claims: bool) -> Non
     foreign = generated(kind, "foreign")
     with copied() as folder:
         sign(folder, foreign)
-        assert refused(folder) == "foreign_key"
+        assert refused(folder) == "foreign-key"
         if claims:
             found = bundle.read((folder / SIGNATURE_FILE).read_bytes())
             own = parts()["verificationMaterial"]["publicKey"]["hint"]
             (folder / SIGNATURE_FILE).write_bytes(bundle.written(found._replace(hint=own)))
-            assert refused(folder) == "bad_signature"
+            assert refused(folder) == "bad-signature"
 
 
 @given(st.randoms(use_true_random=False))
@@ -324,3 +325,53 @@ def test_a_package_without_a_signature_is_refused() -> None:
 def test_the_payload_type_is_what_openssf_says() -> None:
     """Else no other tool reads it."""
     assert parts()["dsseEnvelope"]["payloadType"] == PAYLOAD_TYPE == "application/vnd.in-toto+json"
+
+
+def test_what_is_signed_is_encoded_as_dsse_says() -> None:
+    """With the type and both lengths, so that no other signature of the key means a model."""
+    assert bundle.signed_bytes(b"hello world") == b"DSSEv1 28 application/vnd.in-toto+json 11 hello world"
+
+
+def test_our_key_has_to_have_signed_each_file_and_no_others(made: PrivateKey) -> None:
+    """Although the digest of the manifest alone would do: whoever signs says which files there are."""
+    found = manifests.pinned(MADE / "package")
+    files = {**found.manifest.files, manifests.MANIFEST: found.digest}
+    fewer = {name: digest for name, digest in files.items() if name != "a.bin"}
+    for other in (fewer, {**files, "more.bin": "0" * 64}, {**files, "a.bin": "0" * 64}):
+        assert with_payload(statement.written(SignedFiles("digits@1", other)), made) == "other-files"
+
+
+def test_a_field_that_nobody_knows_is_refused() -> None:
+    """It may mean something that nobody has checked, such as a certificate."""
+    for place in ((), ("verificationMaterial",), ("verificationMaterial", "publicKey"), ("dsseEnvelope",)):
+        found = at = parts()
+        for name in place:
+            at = at[name]
+        at["x509CertificateChain"] = {}
+        assert with_bundle(found) == "unreadable"
+    found = parts()
+    found["dsseEnvelope"]["signatures"][0]["cert"] = ""
+    assert with_bundle(found) == "unreadable"
+
+
+def test_base64_has_one_spelling() -> None:
+    """The last character of 64 bytes has four bits that mean nothing: they are nought."""
+    found = parts()
+    signature = found["dsseEnvelope"]["signatures"][0]
+    last = signature["sig"][85]
+    other = chr(ord(last) + 1)
+    signature["sig"] = f"{signature['sig'][:85]}{other}=="
+    assert base64.b64decode(signature["sig"]) == base64.b64decode(parts()["dsseEnvelope"]["signatures"][0]["sig"])
+    assert with_bundle(found) == "unreadable"
+
+
+def test_a_statement_that_says_nothing_about_whole_files_is_refused(made: PrivateKey) -> None:
+    """Nor one that names a file twice."""
+    payload = json.loads(base64.b64decode(parts()["dsseEnvelope"]["payload"]))
+    payload["predicate"]["serialization"]["method"] = "shards"
+    assert with_payload(json.dumps(payload).encode(), made) == "wrong-kind"
+    digests = ["0" * 64, "1" * 64]
+    twice = json.loads(statement.written(SignedFiles("digits@1", dict(zip("ab", digests, strict=True)))))
+    twice["predicate"]["resources"][0]["name"] = "b"
+    twice["subject"][0]["digest"]["sha256"] = hashlib.sha256(bytes.fromhex("1" * 64)).hexdigest()
+    assert with_payload(json.dumps(twice).encode(), made) == "unreadable"

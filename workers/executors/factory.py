@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from schemas.topics import MODEL_VERSION
 from workers.executors.careful import Careful
 from workers.executors.frames import Package
 from workers.executors.host import HostExecutors
@@ -113,6 +114,8 @@ def package_of(model: Model, settings: WorkerSettings, cache: DiskCache | None =
         References(settings.references, settings.reference_bytes, settings.queue_bytes),
         cache,
         settings.packages,
+        settings.keys,
+        f"{model.name}{MODEL_VERSION}{model.version}",
     )
 
 

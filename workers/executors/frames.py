@@ -57,6 +57,8 @@ class Package(NamedTuple):
     references: References = References()
     cache: DiskCache | None = None
     root: str = ""
+    keys: str = ""
+    version: str = ""
 
 
 class LoadedPackage(NamedTuple):

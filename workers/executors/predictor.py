@@ -59,6 +59,8 @@ def loaded_by(package: Package) -> LoadedModel:
         code=package.code,
         root=package.root,
         cache=package.cache,
+        keys=package.keys,
+        version=package.version,
     )
 
 

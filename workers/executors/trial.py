@@ -1,6 +1,6 @@
 """Measures what a call of a model costs: loads packages one after the other and times batches of their examples.
 
-    python -m workers.executors.trial THREADS SECONDS < [[FOLDER, DIGEST], ...]
+    python -m workers.executors.trial THREADS SECONDS < [[FOLDER, DIGEST, [CODE, ...], KEYS, MODEL@VERSION], ...]
         {"1": 41.2, "16": 55.0, "128": 130.9}     a line a package, in their order: microseconds by rows of a batch
         {"fault": "..."}                          it cannot be loaded, or does not answer
 
@@ -45,23 +45,28 @@ def main(threads: int, patience_s: float) -> None:
     """Measure what is named on standard input."""
     output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a model prints
-    for folder, digest in json.load(sys.stdin):
+    for folder, digest, code, keys, version in json.load(sys.stdin):
         faulthandler.dump_traceback_later(patience_s, exit=True)  # also if the model keeps Python's lock
         try:
-            found: dict[str, float | str] = {str(rows): us for rows, us in measured(folder, digest, threads).items()}
+            times = measured(folder, digest, threads, code=code, keys=keys, version=version)
+            found: dict[str, float | str] = {str(rows): us for rows, us in times.items()}
         except (WorkerError, OSError, MemoryError) as error:
             found = {"fault": str(error) or type(error).__name__}
         print(json.dumps(found), file=output, flush=True)
 
 
-def measured(folder: Path | str, digest: str, threads: int = 1) -> dict[int, float]:
+def measured(
+    folder: Path | str, digest: str, threads: int = 1, *, code: Sequence[str] = (), keys: str = "", version: str = ""
+) -> dict[int, float]:
     """Return how long batches of a package take (us), by their rows: decoding and checking rows included.
+
+    Arguments are those of `packages.loading.load_package`.
 
     Raises:
         WorkerError: it cannot be loaded, or does not answer.
     """
     with refusing("it cannot be tried", but=(WorkerError, OSError, MemoryError)):
-        model = load_package(folder, digest=digest, threads=threads)
+        model = load_package(folder, digest=digest, threads=threads, code=code, keys=keys, version=version)
         return timed(predictor(replace(model, warm_up=())), examples(folder))
 
 

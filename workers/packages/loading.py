@@ -18,11 +18,12 @@ from workers.errors import PackageError, WorkerError, refusing
 from workers.packages import autotune as choices
 from workers.packages import warm_up
 from workers.packages.sealed import Opened, contents, sealed, verify
+from workers.packages.signing.signed import require_signed
 from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, answers, apart, compiled, require_known, runtime_module
 from workers.runtimes.contract import part
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,13 +49,14 @@ class LoadedModel:
     warm_up: tuple[Input, ...] = ()  # rows to be answered before it takes queries
 
 
-def checked(folder: Path) -> Pinned:
-    """Return a package's manifest and digest after all checks that run no code of it.
+def checked(folder: Path, *, code: Sequence[str] = (), keys: str = "", version: str = "") -> Pinned:
+    """Return a package's manifest and digest after all checks that run no code of it; arguments as of `load_package`.
 
     Raises:
         PackageError: loading would refuse it.
     """
     found = manifests.pinned(folder)
+    _require_trusted(folder, found, code, keys, version)
     require_known(found.manifest.runtime)
     verify(folder, found.manifest)
     if warm_up.FILE in found.manifest.files:
@@ -75,6 +77,8 @@ def load_package(
     code: Sequence[str] = (),
     cache: DiskCache | None = None,
     root: str = "",
+    keys: str = "",
+    version: str = "",
 ) -> LoadedModel:
     """Verify every file of a package, then load it; its `runtime.predict_batch(rows)` answers a batch.
 
@@ -85,9 +89,11 @@ def load_package(
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
         sizes: of the batches by which several forms of one model are measured, rising.
-        code: modules and packages that may be named as a function or an architecture; none = any.
+        code: modules and packages that may be named as a function or an architecture; none = any, but with `keys` none.
         cache: has files of packages on a disk of this machine, and keeps those that are read; None = there is none.
         root: the folder that packages lie in, links resolved; empty = any.
+        keys: the folder of public keys by one of which it has to be signed; empty = it need not be.
+        version: MODEL@VERSION that a signed package has to be; empty = any.
 
     Raises:
         PackageError: anything does not fit, whatever it is; nothing of the model was loaded. The message says what to
@@ -96,20 +102,15 @@ def load_package(
     folder = Path(folder)
     if not manifests.lies_below(root, folder):
         raise PackageError(f"{folder} is not below {root}, where packages lie here (`worker.packages`): copy it there")
-    manifest, found = manifests.pinned(folder)
+    pinned = manifests.pinned(folder)
+    manifest, found = pinned
     if digest is not None and found != digest:
         raise PackageError(
             f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
         )
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: also give the digest that was noted when it was packaged")
-    told: Sequence[Mapping[str, Any]] = (manifest.options, manifest.options.get("trunk", {}))
-    for named in NAMING:
-        for options in told:
-            if named in options:
-                require_within(options[named], code)
-    if "." in manifest.runtime:
-        require_within(manifest.runtime, code)
+    _require_trusted(folder, pinned, code, keys, version)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
         module = runtime_module(manifest.runtime)
         reads_late = getattr(module, "READS_WHAT_IT_LACKS", False)
@@ -117,6 +118,22 @@ def load_package(
         runtime = module.load(manifest, files, allow_pickle=allow_pickle, threads=threads)
         model = LoadedModel(manifest, runtime, found, warm_up=_kept(manifest, files))
         return _fastest(model, files, threads, sizes) if _has_forms(manifest) else model
+
+
+def code_of(manifest: Manifest) -> Iterator[str]:
+    """Yield the code that a package names by a path."""
+    told: Sequence[Mapping[str, Any]] = (manifest.options, manifest.options.get("trunk", {}))
+    yield from (options[named] for named in NAMING for options in told if named in options)
+    if "." in manifest.runtime:
+        yield manifest.runtime
+
+
+def _require_trusted(folder: Path, found: Pinned, code: Sequence[str], keys: str, version: str) -> None:
+    """Refuse a package that is not signed where it has to be, or names code that may not be named."""
+    if keys:
+        require_signed(folder, found, keys, version)
+    for path in code_of(found.manifest):
+        require_within(path, code, is_strict=bool(keys))
 
 
 def _kept(manifest: Manifest, files: Files) -> tuple[Input, ...]:

@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
+import subprocess
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_least
+from load.research.seeds.gathered import FILE, due, piece, read, total, write
 from load.research.seeds.laws import LAWS, Violation
 from load.research.seeds.plan import plan
 from load.research.seeds.world import Outcome, simulate
@@ -51,7 +57,9 @@ async def run(stage: Stage) -> Result:
     started_s = time.monotonic()
     if stage.trace:
         outcomes = [await asyncio.to_thread(simulate, plan(stage.seed, processes=stage.processes), print)]
-        _tell(outcomes[0], stage.processes)
+        tell(outcomes[0], stage.processes)
+    elif stage.nightly:
+        outcomes = await asyncio.to_thread(gather, stage.hours)
     else:
         outcomes = await _simulated(stage.seed, SHORT_HOURS if stage.short else stage.hours, stage.processes)
     return _result(outcomes, time.monotonic() - started_s, stage)
@@ -69,10 +77,12 @@ def seeds(first: int, hours: float) -> Iterator[int]:
 
 def judged(seed: int, processes: str = "each") -> Outcome:
     """Simulate a seed; what breaks the simulation is a violation, too."""
+    began_s = time.process_time()
     try:
-        return simulate(plan(seed, processes=processes))
+        outcome = simulate(plan(seed, processes=processes))
     except Exception as fault:  # noqa: BLE001 - the other seeds go on
-        return Outcome(seed, 0.0, 0, 0, 0, (Violation("ran", repr(fault)),), "")
+        outcome = Outcome(seed, 0.0, 0, 0, 0, (Violation("ran", repr(fault)),), "")
+    return replace(outcome, cpu_s=time.process_time() - began_s)
 
 
 async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
@@ -82,7 +92,7 @@ async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
         jobs = [running.run_in_executor(pool, judged, seed, processes) for seed in seeds(first, hours)]
         for future in asyncio.as_completed(jobs):
             outcomes.append(outcome := await future)
-            _tell(outcome, processes)
+            tell(outcome, processes)
             if time.monotonic() > told_s + _EVERY_S:
                 told_s = time.monotonic()
                 done_h = sum(outcome.simulated_s for outcome in outcomes) / 3_600
@@ -93,7 +103,40 @@ async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: outcome.seed)
 
 
-def _tell(outcome: Outcome, processes: str) -> None:
+def gather(hours: float, file: Path = FILE) -> list[Outcome]:
+    """Go on behind the seeds that a file names, until so many hours more were simulated; add each piece to the file.
+
+    Every kind of deployment gets as much CPU as the others.
+    """
+    outcomes: list[Outcome] = []
+    commit = _commit()
+    workers = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
+        while sum(outcome.simulated_s for outcome in outcomes) < 3_600 * hours:
+            kind, first = due(read(file))
+            ran = [*pool.map(partial(judged, processes=kind), range(first, first + 2 * workers))]
+            for outcome in ran:
+                tell(outcome, kind)
+            write([*read(file), piece(kind, commit, first, ran)], file)
+            outcomes += ran
+            print(f"{kind} {first} to {ran[-1].seed}: {total(read(file))}", flush=True)
+    return outcomes
+
+
+def _commit() -> str:
+    """Return the commit of the program, with a + where anything but the file of pieces was changed since."""
+    commit = _git("rev-parse", "--short=12", "HEAD").stdout.strip()
+    is_changed = _git("diff", "--quiet", "HEAD", "--", ":/", f":(top,exclude)*/{FILE.name}").returncode
+    return f"{commit}+" if commit and is_changed else commit or "unknown"
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    folder = Path(__file__).parent
+    asked = ("git", *words)
+    return subprocess.run(asked, cwd=folder, check=False, capture_output=True, text=True)  # noqa: S603 - words of ours
+
+
+def tell(outcome: Outcome, processes: str) -> None:
     """Print what is wrong with a seed, and how to see it."""
     if not outcome.violations:
         return

@@ -91,7 +91,8 @@ class Member:
         """Start a process with nothing in its memory."""
         self._count += 1
         name = f"{self.name}#{self._count}"
-        self._process = Process(name, self._broker, Random(f"process {name} {self._seed}"), self._wall.clock())  # noqa: S311
+        random = Random(f"process {name} {self._seed}")  # noqa: S311
+        self._process = Process(name, self._broker, random, self._wall.clock(), parks_s=self._builder.parks_s(name))
         self._stop = asyncio.Event()
         running = asyncio.get_running_loop()
         context = owned(self._process)
@@ -110,7 +111,7 @@ class Member:
         """Stop the process in order, and do not start it again."""
         task, self._task = self._task, None
         if task is not None:
-            self._stop.set()
+            self._tell_stop()
             await asyncio.wait([task])
 
     def kill(self, down_s: float) -> None:
@@ -152,7 +153,12 @@ class Member:
         if self.is_running and not self._stop.is_set():
             self._note(f"stop {self.name}")
             self._down_s = down_s
-            self._stop.set()
+            self._tell_stop()
+
+    def _tell_stop(self) -> None:
+        self._stop.set()
+        if self._process is not None:
+            self._process.ring()
 
     def _hook(self, report: Report) -> None:
         self.gauges = report.gauges

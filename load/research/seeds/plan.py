@@ -15,7 +15,7 @@ from streams.topology import host_role, worker_role
 from workers.kernel.schedule.registry import SCHEDULES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MODELS = ("good", "bad")
 COMPUTING = ("wide", "wide-parity")  # compute features, of a query's input and of the sum of two
@@ -33,6 +33,11 @@ _OUTSIDE = 0.4
 _DRAWING = (*_APPRENTICES, "ucb1")
 _VOTES = ("exp4", "class_vote")
 _VOLLEYS = (1, 5, 30)
+# The share of processes that poll when something has happened, which costs a simulation little; how often roles commit.
+_PARKED, _COMMIT_S = (0.0, 0.9, 0.9, 0.9), (0.5, 2.0, 4.0)
+# Seeds from here on are of calm deployments: hours with a burst now and then, and no fewer faults in an hour.
+CALM = 1_000_000
+_CALM_H, _PAUSES_S, _CALM_PAUSES_S = (4.0, 12.0), ((1.0, 30.0), (30.0, 300.0)), ((60.0, 600.0), (600.0, 3_600.0))
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
 # One in so many seeds has an outage that is longer than most people try.
@@ -125,6 +130,9 @@ class Plan:
         slow: the share of batches for which versions beside the first take longer than anybody waits.
         is_at_once: all models that answer labels are inside and mostly answer at once; clients ask oddly.
         flipped: the share of the batches read of which a bit is another than was written.
+        parked: the share of the processes that poll when something has happened; the others poll as often as they would
+            on a broker.
+        commit_s: how often roles commit.
     """
 
     seed: int
@@ -142,6 +150,8 @@ class Plan:
     slow: float = 0.0
     is_at_once: bool = False
     flipped: float = 0.0
+    parked: float = 0.0
+    commit_s: float = 0.5
 
     @property
     def tolerance_us(self) -> int:
@@ -175,13 +185,16 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     """Return what a seed stands for.
 
     Args:
-        seed: any.
+        seed: any; from `CALM` on it is hours long, and mostly quiet.
         minutes: its length; by default the seed decides.
         processes: with `shared` one model runs inside selection, or all that answer labels, at once; with `hosted` all
             run in a host.
     """
     random = Random(f"plan {seed}")  # noqa: S311
     is_long = minutes is None and random.randrange(_LONG) == 0
+    is_calm = seed >= CALM
+    if is_calm:
+        minutes = minutes or 60 * Random(f"calm {seed}").uniform(*_CALM_H)  # noqa: S311
     length_s = 60 * (minutes or (60.0 if is_long else random.uniform(5.0, 30.0)))
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
     at_once = Random(f"at once {seed}")  # noqa: S311
@@ -233,12 +246,14 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
             admission=random.random() < 0.3,
         ),
         faulty=random.choice((0.0, 0.02, 0.1)),
-        bursts=_bursts(random, _TRAFFIC * length_s),
+        bursts=_bursts(random, _TRAFFIC * length_s, _CALM_PAUSES_S if is_calm else _PAUSES_S),
         faults=drawn(random, length_s, replicas, is_long=is_long),
         inside=inside,
         host=host,
         changes=changes,
         slow=slow,
+        parked=Random(f"parked {seed}").choice(_PARKED),  # noqa: S311
+        commit_s=Random(f"commits {seed}").choice(_COMMIT_S),  # noqa: S311
     )
     if is_at_once:
         return _answering_at_once(at_once, made)
@@ -448,10 +463,10 @@ def _joiner(random: Random) -> JoinerSettings:
     )
 
 
-def _bursts(random: Random, until_s: float) -> tuple[Burst, ...]:
+def _bursts(random: Random, until_s: float, pauses_s: Sequence[tuple[float, float]]) -> tuple[Burst, ...]:
     found, at_s = [], 5.0
     while at_s < until_s:
         for_s = random.uniform(1.0, 40.0)
         found.append(Burst(at_s, for_s, random.choice((1.0, 3.0, 10.0, 20.0))))
-        at_s += for_s + random.choice((random.uniform(1.0, 30.0), random.uniform(30.0, 300.0)))
+        at_s += for_s + random.choice([random.uniform(*pause_s) for pause_s in pauses_s])
     return tuple(found)

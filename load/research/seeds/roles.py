@@ -18,7 +18,7 @@ from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
 from streams.runtime.kafka.fast.whole_batches import records_of
-from streams.runtime.role.definition import Ports, Role
+from streams.runtime.role.definition import Ports, Rhythm, Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
 from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
@@ -62,6 +62,12 @@ _COLUMNAR = 0.5
 _AT_ONCE, _WHOLE = 0.8, 0.95
 
 
+# A process that parks polls again when something has happened, or after so long.
+_PARKED_S = 5.0
+# Nobody reads the reports but the law of what is left in memory.
+_REPORT_S = 30.0
+
+
 class Runnable(Protocol):
     """A role."""
 
@@ -89,6 +95,11 @@ class Builder:
         self._codec = codec
         self._store = store
         self._joiner = joiner
+        self._rhythm = Rhythm(plan.commit_s, _REPORT_S)
+
+    def parks_s(self, name: str) -> float:
+        """Draw how long polls of a process wait where nothing happens."""
+        return _PARKED_S if Random(f"parks {name} {self._plan.seed}").random() < self._plan.parked else 0.0  # noqa: S311
 
     def build(self, role: str, process: Process, hook: MetricsHook) -> Runnable:
         """Return a role for a process that has just begun."""
@@ -201,6 +212,7 @@ class Builder:
             written=partial(SimulatedBroadcast, process, (topics.OBSERVATIONS,)) if node.role == "joiner" else None,
             hooks=(hook,),
             features=self._features(process) if node.role == "selection" else None,
+            rhythm=self._rhythm,
         )
 
     def _features(self, process: Process) -> SimulatedFeatures:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from dataclasses import dataclass
-from functools import partial
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from streams.testing.stores import SharedStore
 from streams.testing.virtual import VirtualClock, later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from load.research.seeds.laws import Violation
     from load.research.seeds.plan import Configure, Plan
@@ -52,6 +53,8 @@ class Outcome:
         by_columns: of these, those that came in finished batches.
         violations: of the laws.
         digest: of all that was written; the same on each run.
+        faults: that were caused, by kind.
+        cpu_s: that it took, where somebody has measured it.
     """
 
     seed: int
@@ -61,6 +64,8 @@ class Outcome:
     by_columns: int
     violations: tuple[Violation, ...]
     digest: str
+    faults: Mapping[str, int] = field(default_factory=dict)
+    cpu_s: float = 0.0
 
 
 def simulate(
@@ -84,6 +89,12 @@ def simulate(
         logging.disable(logging.NOTSET)
 
 
+@cache
+def _codec() -> Codec:
+    """Return the codec of all deployments: to make one takes a second of them."""
+    return Codec()
+
+
 class World:
     """A deployment, its clients, and its faults."""
 
@@ -99,7 +110,7 @@ class World:
         self._digest = hashlib.blake2b(digest_size=8)
         self._tell = tell
         self._joiner = joiner
-        self._codec = Codec()
+        self._codec = _codec()
         models = plan.models
         hosts = {POOL: models} if plan.host is not None else {}
         self._topology = topology.build(models, PARTITIONS, dict.fromkeys(models, PARTITIONS), hosts=hosts)
@@ -137,6 +148,7 @@ class World:
             self.broker.batched[topics.PREDICTIONS],
             tuple(violations),
             self._digest.hexdigest(),
+            Counter(fault.kind for fault in self.plan.faults),
         )
 
     def note(self, what: str) -> None:

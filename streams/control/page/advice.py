@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import log
 from typing import TYPE_CHECKING, Final, Literal
 
+from policies.estimators.two_windows import coin_entropy
 from streams.control.history import Key
 from streams.control.page.page_types import Alert, ApplicationRow, run, skysail
 from streams.operators.times import span
@@ -79,7 +80,8 @@ def application(
         yield from (alert for figure, alert in _answers(row, told, is_busy=is_busy) if figure not in follows)
     elif (row["defaults"] or 0.0) > MANY and "defaults" not in follows:
         yield _default(row, f"{(row['defaults'] or 0.0) * answers:.0f} of {answers:.0f} answers", "warn")
-    if risen.get(Key("losses_total", name), 0.0) >= FEW and (row["loss"] or 0.0) >= ALL_LOST:
+    losses = risen.get(Key("losses_total", name), 0.0)
+    if losses >= FEW and (row["loss"] or 0.0) >= ALL_LOST and "losses" not in follows:
         text = (
             f"{name}: nearly every loss is 1, the largest there is, so nothing is learnt from them. For numbers, set"
             " `span` to how far answers may be off; for labels, check that feedback names them as the models do"
@@ -167,7 +169,7 @@ def at_most(held: float, count: float) -> float:
     low, high = held, 1.0
     for _ in range(_HALVINGS if count else 0):
         middle = (low + high) / 2.0
-        low, high = (low, middle) if count * _entropy(held, middle) > -log(CHANCE) else (middle, high)
+        low, high = (low, middle) if count * coin_entropy(held, middle) > -log(CHANCE) else (middle, high)
     return high
 
 
@@ -182,9 +184,3 @@ def broken(row: ApplicationRow) -> Iterator[Alert]:
         " times. Inputs, labels or models have changed: with feedback sets grow until the promise is kept again"
     )
     yield Alert(level="bad", text=text, command=skysail("app", "show", row["name"]))
-
-
-def _entropy(one: float, other: float) -> float:
-    """Return KL of two coins; of 0 < other < 1."""
-    heads = one * log(one / other) if one else 0.0
-    return heads + ((1.0 - one) * log((1.0 - one) / (1.0 - other)) if one < 1.0 else 0.0)

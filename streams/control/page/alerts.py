@@ -9,20 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from streams.control.figures import parse
 from streams.control.history import Key
 from streams.control.page.advice import application
+from streams.control.page.life import absence, deaths, returns, silence, working_off
 from streams.control.page.mute_models import mute
 from streams.control.page.outages import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
 from streams.control.page.page_types import WORKER, Alert, run, skysail
+from streams.control.page.worse import worse
 from streams.operators.statistics import from_label
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from streams.control.history import Risen, Series
+    from streams.control.losses import WorseLoss
     from streams.control.page.page_types import ApplicationRow, LetterRow, ProcessRow
     from streams.control.page.visibility import View
 
-# How long a restart is worth telling.
-A_NIGHT_S = 43_200.0
 # A lag is growing if it is above what a poll brings and twice what it was half a minute ago.
 LAG_RECORDS, LAG_STEPS = 500, 6
 # A process has one thread, so it is at its limit before it uses a core in full.
@@ -31,17 +32,8 @@ BUSY_CORES = 0.8
 GIVEN_UP = "batches_given_up_total"
 # What of an application follows from a server that was away.
 AFTER_KAFKA, WITHOUT_STATES = ("defaults", "late"), ("without_state",)
-ROLES = {
-    "selection": "queries are not answered",
-    "joiner": "feedback is not joined; it waits in Kafka",
-    "learner": "nothing is learnt; observations wait in Kafka",
-}
-# Roles that a deployment may have: missed only if they have reported before.
-OPTIONAL = {
-    "gateway": "nothing can be asked over HTTP there",
-    "telemetry": "no legs of queries are shown to OpenTelemetry; nothing else is missing",
-    "record": "nothing is recorded; records wait in Kafka until their retention ends",
-}
+# What of an application follows from losses that rose.
+AFTER_RISE = ("losses",)
 
 
 class LoadFault(NamedTuple):
@@ -87,6 +79,7 @@ def alerts(
     view: View,
     now_us: int,
     more: Sequence[Alert] = (),
+    risen_losses: Sequence[WorseLoss] = (),
 ) -> list[Alert]:
     """Return the alerts; if a server is down, those that follow from it are left out.
 
@@ -99,12 +92,14 @@ def alerts(
         view: the page's knowledge of itself.
         now_us: the time.
         more: what others have found.
+        risen_losses: of applications and models.
     """
     if cause := kafka_down(view, now_us):
         return [cause]
     minute, lately = risen
     back, redis = kafka_back(view, now_us), redis_down(view, lately)
     follows = (*(AFTER_KAFKA if back else ()), *(WITHOUT_STATES if redis else ()))
+    returned, worsened = working_off(processes), {each.application for each in risen_losses}
     stand_still = WITHOUT_REDIS if redis else frozenset()
     others = [row for row in processes if row["instance"] != view.place.instance and row["role"] not in stand_still]
     served = {
@@ -114,12 +109,20 @@ def alerts(
     }
     is_busy = any(row["role"] == "selection" and (row["cpu"] or 0.0) > BUSY_CORES for row in processes)
     found = [
-        *(_silence(others) if view.is_settled else ()),
-        *(_absence(processes, stand_still) if view.is_settled else ()),
-        *_deaths(others),
-        *(each for row in applications for each in application(row, minute, served, follows, is_busy=is_busy)),
+        *(silence(others) if view.is_settled else ()),
+        *(absence(processes, stand_still) if view.is_settled else ()),
+        *deaths(others),
+        *(() if back else returns(others)),
+        *worse(risen_losses),
+        *(
+            each
+            for row in applications
+            for each in application(
+                row, minute, served, {*follows, *_consequences(row, returned, worsened)}, is_busy=is_busy
+            )
+        ),
         *_refused(versions),
-        *_mute(minute, versions),
+        *_mute(minute, versions, returned),
         *_given_up(minute),
         *_failures(minute),
         *_lags(others),
@@ -164,39 +167,18 @@ def _refused(versions: WorkerVersions) -> Iterator[Alert]:
             yield Alert(level="warn", text=not_beside(model, version, fault), command=command)
 
 
-def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
-    live = {process["role"] for process in processes if not process["silent"]}
-    for process in processes:
-        role, heard = process["role"], f"{process['instance']} was last heard {process['age_s']:.0f} s ago"
-        if process["silent"] and role not in live:
-            is_worker = role.startswith(WORKER)
-            what = (ROLES | OPTIONAL).get(role, "its model answers nothing" if is_worker else "its figures are missing")
-            text = f"{heard}: {what}; `skysail run` starts what it has started again, else:"
-            yield Alert(level="bad", text=text, command=run(role))
-        elif process["silent"]:
-            yield Alert(level="warn", text=f"{heard}; others of its role go on", command=skysail("doctor"))
+def _consequences(row: ApplicationRow, returned: Collection[str], worsened: Collection[str]) -> Iterator[str]:
+    """Yield the figures of an application that follow from a process that came back, or from losses that rose."""
+    if "selection" in returned or any(f"{WORKER}{model['name']}" in returned for model in row["models"]):
+        yield from AFTER_KAFKA
+    if row["name"] in worsened:
+        yield from AFTER_RISE
 
 
-def _absence(processes: Sequence[ProcessRow], stand_still: frozenset[str]) -> Iterator[Alert]:
-    heard = {process["role"] for process in processes}
-    for role, what in ROLES.items():
-        if role not in heard | stand_still and heard - {"control"}:
-            yield Alert(level="bad", text=f"no {role} reports: {what}", command=run(role))
-
-
-def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
-    for process in processes:
-        up_s = process["up_s"] or 0.0
-        is_page = process["role"] == "control"  # which does not know whether it was stopped
-        if process["restarts"] and up_s < A_NIGHT_S and not is_page:
-            ago = f"the last time {up_s / 60:.0f} min ago ({process['restarts']} in all)"
-            text = f"{process['instance']} died and was started again, {ago}; its log says why, unless it was killed"
-            yield Alert(level="warn", text=text, command=skysail("doctor"))
-
-
-def _mute(risen: Risen, versions: WorkerVersions) -> Iterator[Alert]:
-    """Tell of models that answer nothing, but for what an application's own alert explains."""
-    for each in mute(risen, versions.serving.keys() - {*versions.not_loaded}, versions.shadows):
+def _mute(risen: Risen, versions: WorkerVersions, returned: Collection[str]) -> Iterator[Alert]:
+    """Tell of models that answer nothing, but for what an application's own alert or a process's return explains."""
+    alive = {name for name in versions.serving if f"{WORKER}{name}" not in returned and "selection" not in returned}
+    for each in mute(risen, alive - {*versions.not_loaded}, versions.shadows):
         if each.cause not in ("failed", "invalid"):
             yield Alert(level="bad", text=each.text, command=each.command)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from schemas.records import STOPPED
+from schemas.records import LAST_EXIT
 from schemas.topics import dead_letters
-from streams.control.figures import LAG, is_silent, parse
+from streams.control.figures import LAG, is_silent, is_stopped, parse
 from streams.control.history import STEP_US, STEPS, Key
 from streams.control.page.advice import at_most
 from streams.control.page.alerts import WorkerVersions, alerts, load_faults, unserved
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from streams.control.figures import Figures
     from streams.control.history import History, Risen
+    from streams.control.losses import WorseLoss
 
 MINUTE_US = 60_000_000
 STEP_S = STEP_US / 1e6
@@ -134,6 +135,7 @@ def overview(
     view: View = HERE,
     hosted: Collection[str] = (),
     more: Sequence[Alert] = (),
+    risen_losses: Sequence[WorseLoss] = (),
 ) -> Overview:
     """Return what is shown at `now_us` of these processes, those that are silent included.
 
@@ -146,6 +148,7 @@ def overview(
         view: the page's knowledge of itself.
         hosted: models that are planned on a host.
         more: alerts that others have found.
+        risen_losses: of applications and models.
     """
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
@@ -160,9 +163,9 @@ def overview(
     faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
     shadows = {(m, v) for m, beside in gauges.beside.items() for v, (what, _) in beside.items() if what == "shadow"}
     versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted, shadows)
-    found = alerts(
-        applications, processes, letters, (risen, lately), versions, view, now_us, [*more, *unserved(gauges.unserved)]
-    )
+    others = [*more, *unserved(gauges.unserved)]
+    rises = risen, lately
+    found = alerts(applications, processes, letters, rises, versions, view, now_us, others, risen_losses)
     return Overview(
         prefix=view.place.prefix,
         kafka=view.place.kafka,
@@ -185,8 +188,8 @@ def _busiest_first(names: Iterable[str], history: History, now_us: int) -> list[
 
 def _has_left(entry: Figures, asked: Collection[str]) -> bool:
     """Tell whether a silent process is a stopped worker of a removed model."""
-    role, is_stopped = entry["role"], bool(entry["gauges"].get(STOPPED))
-    return is_stopped and role.startswith(WORKER) and role.removeprefix(WORKER) not in asked
+    role = entry["role"]
+    return is_stopped(entry) and role.startswith(WORKER) and role.removeprefix(WORKER) not in asked
 
 
 def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> ApplicationRow:
@@ -213,6 +216,7 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
         sources=[_source(source, risen) for source in sorted(gauges.sources.get(name, ()))],
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
         loss=_loss(risen, name),
+        cost=_cost(risen, name),
         coverage=_coverage(name, gauges, history, now_us),
         p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
         p99_ms=gauges.largest("answer_p99_us", name, scale=1e-3) if answers else None,
@@ -271,6 +275,7 @@ def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: 
         share=_asked(risen, application, name),
         weight=gauges.largest("policy_weight", application, name),
         loss=_mean(risen, "model_loss_total", "model_losses_total", application, name),
+        cost=_cost(risen, application, name),
         failed=_failed(risen, application, name, "failed"),
         invalid=_failed(risen, application, name, "invalid"),
         batch_rows=_rounded(rows / risen[batches]) if risen.get(batches) else None,
@@ -307,14 +312,18 @@ def _versions(application: str, model: str, gauges: _Gauges, risen: Risen) -> li
 
 
 def _process(entry: Figures, history: History, then_us: int, now_us: int) -> ProcessRow:
-    gauges, resident = entry["gauges"], entry["gauges"].get("resident_bytes")
+    gauges, resident, back_us = entry["gauges"], entry["gauges"].get("resident_bytes"), entry.get("back_us", 0)
     return ProcessRow(
         instance=entry["instance"],
         role=entry["role"],
         silent=is_silent(entry, then_us),
+        stopped=is_stopped(entry),
         age_s=round(max(now_us - entry["time_us"], 0) / 1e6, 1),
         up_s=gauges.get("uptime_s"),
         restarts=entry.get("restarts", 0),
+        exit=gauges.get(LAST_EXIT),
+        back_s=round(max(then_us - back_us, 0) / 1e6, 1) if back_us else None,
+        away_s=round(entry.get("away_us", 0) / 1e6, 1),
         cpu=_rounded(entry["rates"]["cpu_seconds_total"]) if "cpu_seconds_total" in entry["rates"] else None,
         memory_mb=round(resident / 1e6, 1) if resident else None,
         clock_off_ms=gauges.get("clock_off_ms"),
@@ -429,6 +438,15 @@ def _failed(risen: Risen, application: str, model: str, outcome: str) -> float |
 
 def _loss(risen: Risen, application: str) -> float | None:
     return _mean(risen, "loss_total", "losses_total", application)
+
+
+def _cost(risen: Risen, application: str, model: str = "") -> float | None:
+    """Return what 1,000 answers have cost, in the unit of the application's loss; None where it has none."""
+    of = "model_" if model else ""
+    if Key(f"{of}cost_total", application, model) not in risen:
+        return None
+    mean = _mean(risen, f"{of}cost_total", f"{of}losses_total", application, model)
+    return None if mean is None else _rounded(1_000 * mean)
 
 
 def _mean(risen: Risen, total: str, count: str, application: str, model: str = "") -> float | None:

@@ -55,6 +55,7 @@ class ModelRow(TypedDict):
     share: float | None  # of the queries that asked it
     weight: float | None  # in the policy's global state
     loss: float | None
+    cost: float | None  # of 1,000 answers, as that of the application
     failed: float | None  # share of the application's queries to it at which it raised
     invalid: float | None  # share of the same whose input it does not take
     batch_rows: float | None
@@ -116,6 +117,7 @@ class ApplicationRow(TypedDict):
     sources: list[SourceRow]  # of features that are looked up for its queries
     joined: float  # a second
     loss: float | None
+    cost: float | None  # of 1,000 answers, in the unit of its loss; None = it has none, or no feedback came
     coverage: CoverageRow | None  # where it promises any
     p50_ms: float | None  # from the client to the answer
     p99_ms: float | None
@@ -132,9 +134,13 @@ class ProcessRow(TypedDict):
     instance: str
     role: str
     silent: bool
+    stopped: bool  # in good order, as it said itself
     age_s: float
     up_s: float | None
     restarts: int
+    exit: float | None  # how its predecessor ended: exit status, or minus the signal; None = nobody knows
+    back_s: float | None  # since when it is heard again after a silence
+    away_s: float  # how long that was
     cpu: float | None  # cores
     memory_mb: float | None
     clock_off_ms: float | None  # ahead of its machine's

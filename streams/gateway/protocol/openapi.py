@@ -13,6 +13,7 @@ _TEXT: Final = {"type": "string"}
 _TEXTS: Final = {"type": "array", "items": _TEXT}
 _MAYBE: Final = {"type": ["string", "null"]}
 _SHARE: Final = {"type": "number", "minimum": 0, "maximum": 1}
+_WEIGHT: Final = {"type": ["number", "null"], "exclusiveMinimum": 0}
 _MAYBE_TEXTS: Final = {"type": ["array", "null"], "items": _TEXT}
 _OBJECT: Final = {"type": "object"}
 
@@ -172,7 +173,7 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         "model_name outputs", model_name=_TEXT, model_version=_TEXT, id=_TEXT, outputs=_list("OutputTensor")
     ),
     "Told": {
-        **_record("id", id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE),
+        **_record("id", id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT),
         "oneOf": [{"required": ["label"]}, {"required": ["loss"]}],
     },
     "Feedback": {"anyOf": [

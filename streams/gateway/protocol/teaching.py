@@ -36,17 +36,19 @@ def parse(body: bytes, now_us: int) -> ParsedFeedback:
 
 
 def _one(given: Mapping[str, Any], now_us: int) -> tuple[Feedback, str | None]:
-    query_id, loss = text(given, "id"), number(given, "loss")
+    query_id, loss, weight = text(given, "id"), number(given, "loss"), number(given, "weight")
     if not query_id:
         raise RequestRefusedError(400, "id is the id of the query that was answered, as `query_id` of its answer")
     if (given.get("label") is None) == (loss is None):
         raise RequestRefusedError(400, "give either label or loss")
     if loss is not None and not 0 <= loss <= 1:
         raise RequestRefusedError(400, f"a loss lies in [0, 1], not {loss}")
+    if weight is not None and not weight > 0:
+        raise RequestRefusedError(400, f"a weight is above 0, not {weight}")
     if isinstance(given.get("label"), list) and not kinds(given["label"]) <= NUMBERS:
         raise RequestRefusedError(400, "a label is a number, a text or a list of scores")
     try:
         label = None if loss is not None else as_label(given["label"])
     except (TypeError, ValueError) as error:
         raise RequestRefusedError(400, str(error)) from error
-    return Feedback(query_id, label, loss, now_us), text(given, "context")
+    return Feedback(query_id, label, loss, now_us, weight), text(given, "context")

@@ -12,6 +12,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
     on an answer nobody decided       skipped, counted as `nothing_to_learn`; such predictions do not wait
     on an id of two applications      dead letter, cause `ambiguous_id`; neither prediction waits any more
+    of who may teach another one      dead letter, cause `other_application`; the prediction waits on
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
     a label that is no class          dead letter, cause `unknown_label`; likewise

@@ -214,7 +214,8 @@ class KeyedFeedbackIndex:
             self._counters["keyed_total", "outcome", "no_answer"] += 1
             return Skip((record.position,), "no_answer")
         self._counters["keyed_total", "outcome", "found"] += 1
-        feedback = Feedback(answer.query_id, told.label, told.loss, waiting.at_us)
+        by = told.application, told.teacher
+        feedback = Feedback(answer.query_id, told.label, told.loss, waiting.at_us, told.weight, *by)
         key = told.context.encode(errors="surrogatepass")
         return Emit(topics.FEEDBACK, record.partition, key, self._codec.encode(feedback), (record.position,))
 

@@ -271,7 +271,7 @@ def _served_loss(
         return feedback.loss
     if feedback.label is None:
         raise LossError("feedback has neither a label nor a loss")
-    if kind == GIVEN:
+    if rule(kind).kind == GIVEN:
         raise LossError("this application takes the loss itself as feedback, not a label")
     if prediction.answer is None:
         return None

@@ -38,6 +38,7 @@ NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no 
 TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 LATE = "the window had ended before this feedback came"
 AMBIGUOUS = "its query id was asked of two applications, and feedback names ids alone: ask with an id for each"
+_OTHERS = "who told it may teach application {!r:.80}, and its query was asked of {!r:.80}"
 _USUAL_NAME = 128
 # So many are joined together, each step for all of them: short loops stay in the processor's cache. On a shared core a
 # query costs 24 us with 64, 30 with one, and 27 with 250, for which decoded records leave the cache.
@@ -51,6 +52,10 @@ class Match(NamedTuple):
     record: Record
     feedback: Feedback
     stored: bytes  # the prediction, as it waits
+
+
+class OtherApplicationError(ValueError):
+    """Feedback of who may teach another application than the one whose query it names."""
 
 
 class LateError(ValueError):
@@ -144,7 +149,7 @@ class JoinOutcomes:
         try:
             made = [self._joined_with(one, partition, now_us) for one in matches]
             written = self._written([one.seen for one in made])
-        except (LossError, LateError, DecodeError, SchemaError) as error:
+        except (LossError, LateError, OtherApplicationError, DecodeError, SchemaError) as error:
             self.spans.restore(snapshot)
             if len(matches) == 1:
                 self.refuse(matches[0].record, _cause(error), str(error), effects)
@@ -183,9 +188,12 @@ class JoinOutcomes:
         Raises:
             LateError: the feedback was written long after the window. Only after an outage such predictions still wait,
                 and earlier joins of them are forgotten.
+            OtherApplicationError: the feedback may teach another application alone.
             LossError, DecodeError: the feedback does not fit, or the prediction is none.
         """
         answered, feedback = self._codec.decode(Prediction, value_of(match.stored)), match.feedback
+        if feedback.application and feedback.application != answered.application:
+            raise OtherApplicationError(_OTHERS.format(feedback.application, answered.application))
         if min(match.record.timestamp_us, now_us) > answered.answered_us + self._memory_us:
             raise LateError(LATE)
         beside = partition.shadows.get(match.query_id)
@@ -208,9 +216,9 @@ class JoinOutcomes:
         """
         self._terms.check_label(seen)
         worth, weight = rule(terms.loss).worth(span or terms.span), terms.part_of(feedback.weight)
-        if worth is None and weight is None and not terms.forget_us:
-            return seen
-        return seen._replace(forget_us=terms.forget_us, worth=worth, weight=weight)
+        if worth is not None or weight is not None:
+            seen = seen._replace(worth=worth, weight=weight)
+        return terms.taught_by(seen, feedback.teacher)
 
     def _with_versions(
         self,
@@ -272,7 +280,7 @@ class JoinOutcomes:
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
         if seen is not None:
             worth, weight = rule(terms.loss).worth(terms.span), terms.part_of(None)
-            seen = seen._replace(forget_us=terms.forget_us, worth=worth, weight=weight)
+            seen = terms.taught_by(seen._replace(worth=worth, weight=weight), None)
         self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
             return Skip((position,), "no_feedback")
@@ -354,6 +362,8 @@ def _cause(error: Exception) -> str:
     """Return why feedback is a dead letter."""
     if isinstance(error, LateError):
         return "late"
+    if isinstance(error, OtherApplicationError):
+        return "other_application"
     return "unknown_label" if isinstance(error, UnknownLabelError) else "invalid_feedback"
 
 

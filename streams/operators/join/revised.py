@@ -154,7 +154,8 @@ class RevisedFeedback:
             self._counters["revised_total", "outcome", "withdrawn"] += 1
             return Skip((record.position,), "withdrawn")
         self._counters["revised_total", "outcome", "told"] += 1
-        feedback = Feedback(told.context, told.label, told.loss, told.sent_us or record.timestamp_us)
+        sent_us, by = told.sent_us or record.timestamp_us, (told.application, told.teacher)
+        feedback = Feedback(told.context, told.label, told.loss, sent_us, told.weight, *by)
         return Emit(topics.FEEDBACK, record.partition, record.key, self._codec.encode(feedback), (record.position,))
 
     def _due_us(self, held: _HeldFeedback, partition: JoinBuffer, now_us: int) -> int:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.errors import LossError, UnknownLabelError
 from policies.loss_rules import rule
 from policies.losses import class_text
 from schemas import topics
+from schemas.records import TeachingBound
 from streams.operators.ids import SECOND_US
 
 if TYPE_CHECKING:
     from schemas.records import Observation
     from streams.operators.configuration import Configuration, Deployed
     from streams.operators.contract import Record
+
+MOST_TEACHER: Final = 128  # characters of a name: it stands in each of his observations
 
 
 class JoinTerms(NamedTuple):
@@ -26,6 +29,9 @@ class JoinTerms(NamedTuple):
         span: the error that costs 1, of losses that have one; None = it is learnt.
         forget_us: after how long without a lesson a context starts anew; 0 = never.
         max_weight: the largest weight of feedback.
+        most: lessons of one teacher in a minute; 0 = any number.
+        most_context: lessons of one context in a minute that teach what all share; 0 = any number.
+        teachers: who are counted each; none = whoever names himself.
     """
 
     window_us: int
@@ -48,6 +54,30 @@ class JoinTerms(NamedTuple):
                 f"weight {weight:g} is not above 0 and at most {self.max_weight:g}, the application's max_weight"
             )
         return weight / self.max_weight
+
+    most: int = 0
+    most_context: int = 0
+    teachers: frozenset[str] = frozenset()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether its observations say how far they teach."""
+        return bool(self.most or self.most_context)
+
+    def taught_by(self, seen: Observation, teacher: str | None) -> Observation:
+        """Return an observation as it may teach: with its bound, and when its context is forgotten.
+
+        Args:
+            seen: as it was joined.
+            teacher: who told it; None = nobody did, so no teacher's lessons are counted.
+        """
+        seen = seen._replace(forget_us=self.forget_us) if self.forget_us else seen
+        if not self.is_bounded:
+            return seen
+        if teacher is None:
+            return seen._replace(bound=TeachingBound("", 0, self.most_context)) if self.most_context else seen
+        name = teacher[:MOST_TEACHER] if not self.teachers or teacher in self.teachers else ""
+        return seen._replace(bound=TeachingBound(name, self.most, self.most_context))
 
 
 class ApplicationTerms:
@@ -153,4 +183,5 @@ class ApplicationTerms:
         window_us = min(int(application.window_s * SECOND_US), self._longest_us)
         span = rule(application.loss).span if application.span is None else application.span
         known = application.loss, application.default_loss, span
-        return JoinTerms(window_us, *known, deployed.forget_us, application.max_weight)
+        bound = application.lessons_per_teacher, application.lessons_per_context, frozenset(application.teachers)
+        return JoinTerms(window_us, *known, deployed.forget_us, application.max_weight, *bound)

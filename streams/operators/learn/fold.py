@@ -7,12 +7,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
 
 from policies import calibration, registry
+from policies.contract import is_weighing
 from policies.errors import PolicyError
 from policies.lessons import Lesson
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
 from streams.operators.label_sets import covered
+from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
 
 if TYPE_CHECKING:
@@ -178,12 +180,14 @@ class Folding:
         self.changed: dict[str, PolicyState] = {}
         self.numbers = 0
 
-    def take(self, seen: Observation, timestamp_us: int) -> None:
-        """Fold one observation, with its record's timestamp; the states that it teaches are there.
+    def take(self, seen: Observation, timestamp_us: int, reach: Reach = Reach.ALL) -> None:
+        """Fold one observation, with its record's timestamp and reach; the states that it teaches are there.
 
         Raises:
             PolicyError: it cannot be; the states stay.
         """
+        if reach is Reach.NOTHING:
+            return
         if seen.context is None:  # one state to teach, as `taught` would say
             name = seen.decision.state
             if name != self._name:
@@ -192,7 +196,7 @@ class Folding:
             self._fold.take(seen, timestamp_us)
         else:
             self.settle()
-            for name, state in taught(self._states, seen, timestamp_us, self._window_us).items():
+            for name, state in taught(self._states, seen, timestamp_us, self._window_us, reach).items():
                 self.put(name, state)
 
     def settle(self) -> None:
@@ -209,7 +213,11 @@ class Folding:
 
 
 def taught(
-    states: Mapping[str, PolicyState | None], seen: Observation, timestamp_us: int, window_us: int
+    states: Mapping[str, PolicyState | None],
+    seen: Observation,
+    timestamp_us: int,
+    window_us: int,
+    reach: Reach = Reach.ALL,
 ) -> dict[str, PolicyState]:
     """Return the states that an observation changes, by name, as they are after it.
 
@@ -218,10 +226,13 @@ def taught(
         seen: the observation.
         timestamp_us: its record's.
         window_us: of the learner.
+        reach: how far it teaches.
 
     Raises:
         PolicyError: as `Fold.take`.
     """
+    if reach is Reach.NOTHING:
+        return {}
     own, *others = states_of(seen)
     common = states.get(others[0]) if others else None
     before = states.get(own)
@@ -230,7 +241,7 @@ def taught(
     mine = Fold(before, window_us, common)
     mine.take(seen, timestamp_us)
     found = {own: mine.state}
-    if others and (after := _common_after(common, seen, timestamp_us, window_us)) is not None:
+    if others and reach is Reach.ALL and (after := _common_after(common, seen, timestamp_us, window_us)) is not None:
         found[others[0]] = after
     return found
 
@@ -256,11 +267,12 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
         log: every observation of the partition in order, with its record's timestamp (us).
         window_us: the learner's window of query ids.
     """
-    seen_ids = SeenIds(window_us)
+    seen_ids, counts = SeenIds(window_us), LessonCounts()
     states: dict[str, PolicyState] = {}
     for timestamp_us, seen in log:
+        reach = counts.reach(seen, timestamp_us)
         if seen_ids.add(seen.query_id, timestamp_us):
-            states.update(taught(states, seen, timestamp_us, window_us))
+            states.update(taught(states, seen, timestamp_us, window_us, reach))
     return states
 
 
@@ -277,7 +289,7 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     Raises:
         PolicyError: it cannot learn from it.
     """
-    decision, lesson = seen.decision, _lesson(seen)
+    decision, lesson = seen.decision, _lesson(seen, is_weighing=is_weighing(policy))
     names, count = decision.arms, len(decision.arms)
     try:
         if arms != names:
@@ -295,18 +307,21 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
     return values
 
 
-def _lesson(seen: Observation) -> Lesson:
-    """Return what an observation teaches a policy."""
-    decision = seen.decision
+def _lesson(seen: Observation, *, is_weighing: bool) -> Lesson:
+    """Return what an observation teaches a policy; to one that does not weigh, lighter lessons cost less."""
+    decision, losses, weight = seen.decision, seen.losses, 1.0 if seen.weight is None else seen.weight
+    if weight != 1.0 and not is_weighing:
+        losses, weight = tuple([None if loss is None else weight * loss for loss in losses]), 1.0
     lesson = Lesson(
         decision.chosen,
         decision.propensities,
-        seen.losses,
+        losses,
         decision.features,
         seen.answers,
         seen.steps,
         seen.scores,
         seen.label,
+        weight,
     )
     return _of_stable(lesson, decision.stable) if decision.stable else lesson
 
@@ -388,6 +403,8 @@ def checked(seen: Observation) -> Policy:
     for loss in losses:
         if loss is not None and not 0.0 <= loss <= 1.0:
             raise _fault(seen)
+    if seen.weight is not None and not 0.0 < seen.weight <= 1.0:
+        raise _fault(seen)
     if (made := seen.label_set) is not None and not all(map(_is_share, made.weights)):
         raise _fault(seen)
     if seen.confidence is not None and not 0.0 <= seen.confidence <= 1.0:
@@ -409,8 +426,8 @@ def _fault(seen: Observation) -> PolicyError:
     if not all(map(_is_share, (*decision.propensities, *decision.stable, *seen.losses, *weights))):
         return PolicyError("propensities, also of versions, losses and weights of labels lie in [0, 1]")
     steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
-    if not all(map(_is_share, (seen.confidence, *steps))):
-        return PolicyError("confidences, and probabilities of steps, lie in [0, 1]")
+    if not all(map(_is_share, (seen.confidence, seen.weight, *steps))) or seen.weight == 0.0:
+        return PolicyError("confidences, weights and probabilities of steps lie in [0, 1], weights above 0")
     for word, column in (("answers", seen.answers), ("scores", seen.scores), ("versions", decision.stable or None)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")

@@ -31,6 +31,7 @@ from streams.operators.contract import (
 )
 from streams.operators.ids import SeenIds
 from streams.operators.label_sets import holds
+from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.learn.fold import Folding
 from streams.operators.learn.states import KnownStates
 from streams.operators.statistics import Counters, Losses
@@ -84,6 +85,7 @@ class LearnerPartition:
     start: int  # first offset whose observation is not in the stored states
     stored: int | None  # what the store's offset will be once the writes asked for are done; None = nothing stored yet
     seen: SeenIds
+    counts: LessonCounts = field(default_factory=LessonCounts)
     checked_us: int = 0  # when the store was last asked to confirm the offset
     queue: deque[_Queued] = field(default_factory=deque)
     queued: int = 0  # observations in it
@@ -91,8 +93,9 @@ class LearnerPartition:
     fetching: dict[str, None] = field(default_factory=dict)
 
     def note_seen(self, record: Record, observations: Sequence[Observation]) -> None:
-        """Remember the ids of a record that has been applied before."""
+        """Remember the ids of a record that has been applied before, and count its lessons."""
         for seen in observations:
+            self.counts.reach(seen, record.timestamp_us)
             self.seen.add(seen.query_id, record.timestamp_us)
 
 
@@ -368,19 +371,23 @@ class FoldRun:
     def take(self, record: Record, observations: Sequence[Observation], effects: Effects) -> None:
         """Fold a record's observations."""
         for seen in observations:
+            reach = self._partition.counts.reach(seen, record.timestamp_us)
             if self._partition.seen.add(seen.query_id, record.timestamp_us):
-                self.fold(seen, record.timestamp_us)
+                self.fold(seen, record.timestamp_us, reach)
             else:
                 self._learner.counters["duplicate_observations_total", "application", seen.application] += 1
         self.end_record(record, effects)
 
-    def fold(self, seen: Observation, timestamp_us: int) -> None:
-        """Fold one that is the first of its id; its record's timestamp tells when."""
+    def fold(self, seen: Observation, timestamp_us: int, reach: Reach = Reach.ALL) -> None:
+        """Fold one that is the first of its id; its record's timestamp tells when, and `reach` what it teaches."""
         try:
-            self.folding.take(seen, timestamp_us)
+            self.folding.take(seen, timestamp_us, reach)
         except PolicyError as error:
             self._faults.append(f"{seen.query_id}: {error}")
-        else:
+            return
+        if reach is not Reach.ALL:
+            self._learner.counters["bounded_lessons_total", "application", seen.application, "by", reach.value] += 1
+        if reach is not Reach.NOTHING:
             self._applied.append(seen)
 
     def end_record(self, record: Record, effects: Effects) -> None:

@@ -44,11 +44,13 @@ class Beside(NamedTuple):
     Attributes:
         ids: of the queries whose answers feedback tells, in order of time.
         losses: of these.
+        worths: what a loss of 1 costs, of these; below 0 = the loss has no unit.
         times_us: that batches took, by model and rows.
     """
 
     ids: list[str]
     losses: array[float]
+    worths: array[float]
     times_us: dict[str, dict[int, list[int]]]
 
 
@@ -207,11 +209,11 @@ class WhatIf:
             for record in self._merged(topics.QUERIES, topics.PREDICTIONS):
                 with suppress(DecodeError):
                     self._take(record)
-        ids, losses, times_us = beside.result()
+        ids, losses, worths, times_us = beside.result()
         self._outputs.learn_times(times_us)
-        for query_id, loss in zip(ids, losses, strict=True):
+        for query_id, loss, worth in zip(ids, losses, worths, strict=True):
             if (number := self._numbers.get(query_id)) is not None:
-                self.recorded.observed(number, loss)
+                self.recorded.observed(number, loss, worth if worth >= 0.0 else None)
 
     def _take(self, record: Record) -> None:
         if record.topic == topics.QUERIES:
@@ -230,7 +232,7 @@ class WhatIf:
 
     def _beside(self) -> Beside:
         """Read losses and times."""
-        models, found = RecordedModels(), Beside([], array("d"), {})
+        models, found = RecordedModels(), Beside([], array("d"), array("d"), {})
         with gc_less_often():
             for record in self._merged(topics.OBSERVATIONS, topics.MODEL_PREDICTIONS):
                 with suppress(DecodeError):
@@ -245,6 +247,7 @@ class WhatIf:
             if one.application == self.application.name and one.loss is not None:
                 found.ids.append(one.query_id)
                 found.losses.append(one.loss)
+                found.worths.append(-1.0 if one.worth is None else one.worth)
 
     def _application(self, name: str | None) -> Application:
         found = {

@@ -142,7 +142,7 @@ class Loop:
 
     def _on_observations(self, record: Record) -> None:
         for one in self._codec.decode(Observations, record.value).items:
-            self.outcome.observed(self._inputs.numbers[one.query_id], one.loss)
+            self.outcome.observed(self._inputs.numbers[one.query_id], one.loss, one.worth)
 
     def _on_outputs(self, record: Record) -> None:
         """Note the queries that a model was asked whose answer is not recorded."""

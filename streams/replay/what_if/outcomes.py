@@ -24,10 +24,11 @@ _UNANSWERED: Final = np.iinfo(np.int64).min
 
 @dataclass(slots=True)
 class QueryOutcomes:
-    """What came of the queries: an entry for each, 21 bytes (a million queries are compared in three columns).
+    """What came of the queries: an entry for each, 29 bytes (a million queries are compared in three columns).
 
     Attributes:
         losses: of the served answers that feedback tells; nan = it does not.
+        prices: what these cost, in the unit of the loss; below 0 = it has none, or feedback does not tell.
         took_us: from when it was sent until the answer.
         defaults: 1 = it was answered by default.
         asked: which models were, as a place in `groups`.
@@ -35,6 +36,7 @@ class QueryOutcomes:
     """
 
     losses: array[float]
+    prices: array[float]
     took_us: array[int]
     defaults: bytearray
     asked: array[int]
@@ -46,6 +48,7 @@ class QueryOutcomes:
         """Return what is known of so many queries before any is answered."""
         return cls(
             array("d", [nan]) * queries,
+            array("d", [-1.0]) * queries,
             array("q", [_UNANSWERED]) * queries,
             bytearray(queries),
             array("i", [0]) * queries,
@@ -54,6 +57,7 @@ class QueryOutcomes:
     def add(self) -> None:
         """Make room for one more query."""
         self.losses.append(nan)
+        self.prices.append(-1.0)
         self.took_us.append(_UNANSWERED)
         self.defaults.append(0)
         self.asked.append(0)
@@ -73,10 +77,10 @@ class QueryOutcomes:
             self.groups.append(models)
         self.asked[number] = place
 
-    def observed(self, number: int, loss: float | None) -> None:
-        """Note what an answer cost; of a query's observations the first counts."""
+    def observed(self, number: int, loss: float | None, worth: float | None) -> None:
+        """Note an answer's loss and what a loss of 1 costs; of a query's observations the first counts."""
         if loss is not None and self.losses[number] != self.losses[number]:
-            self.losses[number] = loss
+            self.losses[number], self.prices[number] = loss, -1.0 if worth is None else loss * worth
 
     def answered(self) -> NDArray[np.bool_]:
         """Return which queries were answered."""
@@ -91,14 +95,17 @@ class QueryOutcomes:
         return self.groups[self.asked[number]]
 
     def figures(self, order: Numbers) -> dict[str, Any]:
-        """Return error, defaults, latency and the share of each model, of these queries."""
+        """Return error, cost of 1,000, defaults, latency and the share of each model, of these queries."""
         losses = self.costs(order)
         known = losses[~np.isnan(losses)]
+        prices = np.frombuffer(self.prices, np.float64)[order]
+        priced = prices[prices >= 0.0]
         took = np.frombuffer(self.took_us, np.int64)[order] if len(order) else np.zeros(1, np.int64)
         return {
             "answered": len(order),
             "judged": len(known),
             "error": float(known.mean()) if len(known) else None,
+            "cost": float(priced.mean()) * 1_000 if len(priced) else None,
             "defaults": float(np.frombuffer(self.defaults, np.uint8)[order].mean()) if len(order) else 0.0,
             "p50_ms": float(np.quantile(took, 0.5)) / 1e3,
             "p99_ms": float(np.quantile(took, 0.99)) / 1e3,

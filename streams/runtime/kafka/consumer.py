@@ -450,5 +450,7 @@ def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredErro
     if isinstance(fault, IncompatibleBrokerVersion):
         return MisconfiguredError(f"{fault}: Apache Kafka 2.3 or a later one is needed")
     if isinstance(fault, _REFUSED):
-        return MisconfiguredError(f"{fault!r}: grant this role the right to read the topic and its group")
+        return MisconfiguredError(
+            f"{fault!r}: this user has no right Read on it: `skysail topics acl` prints who needs which"
+        )
     return BrokerUnavailableError(repr(fault))

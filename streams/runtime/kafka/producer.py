@@ -50,6 +50,7 @@ __all__ = ["KafkaTransport", "ProducerSettings"]
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
+_NO_RIGHT = "this user has no right Write on topic {}: `skysail topics acl` prints who needs which"
 _REFUSED = (AuthenticationFailedError, ClusterAuthorizationFailedError, TopicAuthorizationFailedError)
 _MISCONFIGURED = (
     errors.InvalidRequiredAcksError,
@@ -101,7 +102,7 @@ class KafkaTransport:
         if size > self._settings.record_bytes:
             raise RecordTooLargeError(f"{size} bytes for {topic}; the limit is {self._settings.record_bytes}")
         outlet = self._outlet or await self._reconnected()
-        return await self._counted(outlet, self._deliver(outlet, topic, partition, emits))
+        return await self._counted(outlet, topic, self._deliver(outlet, topic, partition, emits))
 
     async def send_batch(self, batch: EmitBatch) -> None:
         """Send one finished batch; see `ports.Transport`. Only the fast way does, where nothing is compressed."""
@@ -113,7 +114,7 @@ class KafkaTransport:
         outlet = self._outlet or await self._reconnected()
         if not outlet.takes_finished:
             raise RecordRefusedError("batches are made here, of records")
-        await self._counted(outlet, self._deliver_finished(outlet, batch))
+        await self._counted(outlet, batch.topic, self._deliver_finished(outlet, batch))
 
     def post(self, offers: Sequence[Sequence[Emit] | EmitBatch]) -> Sequence[Posted | None]:
         """Send offers without waiting; see `ports.Transport`."""
@@ -157,12 +158,14 @@ class KafkaTransport:
         if self._outlet is not None:
             await self._leave(self._outlet)
 
-    async def _counted(self, outlet: Outlet, delivery: Coroutine[object, object, _T]) -> _T:
+    async def _counted(self, outlet: Outlet, topic: str, delivery: Coroutine[object, object, _T]) -> _T:
         """Wait for what is sent through an outlet; count its failures, and translate them."""
         try:
             result = await delivery
         except KafkaError as fault:
             await self._failed(outlet)
+            if isinstance(fault, TopicAuthorizationFailedError):
+                raise MisconfiguredError(_NO_RIGHT.format(self._connection.real(topic))) from fault
             raise _translated(fault) from fault
         self._failures = 0
         return result

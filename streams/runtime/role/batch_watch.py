@@ -54,6 +54,7 @@ class BatchWatch:
         """Nothing runs yet."""
         self._executors = executors
         self._open: dict[int, _Open] = {}
+        self._has_batches = asyncio.Event()
         self.counters: Counter[str] = Counter()
 
     def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
@@ -62,10 +63,13 @@ class BatchWatch:
         self._executors.connect(events._replace(predicted=self._on_predicted), tasks)
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look again and again while a batch runs, until cancelled."""
         while True:
+            await self._has_batches.wait()
             await asyncio.sleep(LOOK_S)
             self.look()
+            if not self._open:
+                self._has_batches.clear()
 
     def look(self) -> None:
         """Give up what has outlived so many looks."""
@@ -87,6 +91,7 @@ class BatchWatch:
         parts = (predict, *predict.joined)
         looks = int(TIMES * sum(part.patience_us for part in parts) / 1e6 / LOOK_S) + 1
         self._open |= {part.batch_id: _Open(part, looks) for part in parts}
+        self._has_batches.set()
         self._executors.predict(predict)
 
     def go_on(self) -> None:

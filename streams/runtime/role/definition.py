@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -73,6 +73,22 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often a loop does what it does regularly.
+
+    Attributes:
+        commit_s: until it commits again, tells the kernel what is unread, and looks whether its consumer lives.
+        report_s: until it reports again.
+    """
+
+    commit_s: float = 0.5
+    report_s: float = 1.0
+
+
+USUAL: Final = Rhythm()
+
+
+@dataclass(frozen=True, slots=True)
 class Ports:
     """The outside of a loop; tests put fakes here.
 
@@ -89,6 +105,7 @@ class Ports:
         hooks: are given every report.
         prepare: is awaited before the kernel is given records that are followed: it imports what they name.
         strain: of the event loop; None = it is always pressed as hard as can be.
+        rhythm: of what is done regularly.
     """
 
     consumer: Consumer
@@ -106,3 +123,4 @@ class Ports:
     hooks: tuple[MetricsHook, ...] = ()
     prepare: Callable[[Sequence[Record]], Awaitable[None]] | None = None
     strain: Callable[[], Strain] | None = None
+    rhythm: Rhythm = USUAL

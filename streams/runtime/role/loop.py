@@ -63,8 +63,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-COMMIT_S = 0.5
-REPORT_S = 1.0
 NOTHING_MORE: Final[Mapping[str, float]] = MappingProxyType({})
 BACKOFF_S = 0.5
 # How long a role waits for the policy states that its configuration names before it takes queries. A store that is slow
@@ -114,6 +112,7 @@ class RoleLoop:
         self._has_topics = asyncio.Event()  # set where the role says which they are
         self._is_ready = asyncio.Event()  # the kernel has prepared for queries
         self._waits_for = "models"  # until it has joined
+        self._ends: Mapping[str, float] = NOTHING_MORE
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set, then finish what is in hand, commit and leave, each by its deadline.
@@ -264,11 +263,13 @@ class RoleLoop:
             task.cancel()
 
     async def _finish(self, stopping: Stopping) -> None:
-        """Wait for what is on its way, then commit."""
+        """Wait for what is on its way, then commit; each report from now on says that this ends."""
+        self._ends = {STOPPED: 1.0}
         if not self._joined:
+            self._report()
             return
         self._guard.call("its stop", lambda: self._kernel.on_phase(Phase.STOPPING, self._ports.clock.now_us()))
-        self._report({STOPPED: 1.0})
+        self._report()
         if self._state_queue is not None:
             await self._state_queue.flush(stopping.left_s(AFTER_WORK_S))
         if not await self._accumulator.flush(stopping.left_s(AFTER_WORK_S)):
@@ -290,7 +291,7 @@ class RoleLoop:
     async def _commit_regularly(self) -> None:
         """Commit twice a second, and look whether the consumer lives."""
         while True:
-            await asyncio.sleep(COMMIT_S)
+            await asyncio.sleep(self._ports.rhythm.commit_s)
             if self._joined:
                 await self._rebalance.commit()
                 if self._kernel.needs().is_told_unread:
@@ -313,13 +314,13 @@ class RoleLoop:
 
     async def _report_regularly(self) -> None:
         while True:
-            await asyncio.sleep(REPORT_S)
+            await asyncio.sleep(self._ports.rhythm.report_s)
             self._report()
 
-    def _report(self, more: Mapping[str, float] = NOTHING_MORE) -> None:
+    def _report(self) -> None:
         """Give a report to the hooks and to the reports topic."""
         now_us = self._ports.clock.now_us()
-        report = self._composer.compose(now_us, self._kernel.statistics(), *self._statistics(), more)
+        report = self._composer.compose(now_us, self._kernel.statistics(), *self._statistics(), self._ends)
         for hook in self._ports.hooks:
             hook(report)
         try:

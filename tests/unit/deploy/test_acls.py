@@ -7,7 +7,8 @@ import shlex
 import click
 import pytest
 
-from deploy.state.acls import commands, data, redis_lines, redis_users
+from deploy.config.settings import ClientQuota
+from deploy.state.acls import commands, data, quota_commands, redis_lines, redis_users
 from streams.rights import rights
 from streams.topology import build
 
@@ -53,6 +54,15 @@ def test_no_value_of_a_line_can_be_two_words() -> None:
     """A prefix is a name, but lines are typed into a shell."""
     (line,) = [line for line in commands(FOUND, "a b; rm", "host") if "User:a b; rm.teacher" in shlex.split(line)]
     assert shlex.split(line).count("--topic") == 1
+
+
+def test_quotas_are_lines_for_kafka_configs() -> None:
+    """In bytes a second; who has none has no line."""
+    given = {"asker": ClientQuota(write_kib=512, read_kib=0.5), "web": ClientQuota(write_kib=64), "free": ClientQuota()}
+    first, second = quota_commands(given, "shop", "broker:9092")
+    assert shlex.split(first)[-1] == "producer_byte_rate=524288,consumer_byte_rate=512"
+    assert shlex.split(second)[-5:-2] == ["users", "--entity-name", "shop.web"]
+    assert shlex.split(second)[0] == "kafka-configs"
 
 
 @pytest.mark.parametrize("who", redis_users("shop"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from deploy.cli import skysail
 from deploy.cli.app import _asked, _changed, _worded
@@ -41,6 +43,34 @@ def test_models_are_typed_with_the_version_that_is_to_answer() -> None:
     assert _asked(named) == "svc, forest@nightly"
     assert _changed(named, ["slo_ms=60"]).versions == {"forest": "nightly"}
     assert _changed(named, ["models=svc,forest"]).versions == {}
+
+
+def test_a_loss_is_typed_as_it_stands_in_the_settings() -> None:
+    """A span of another kind of loss goes with it, one that is typed stays."""
+    costs = "loss={cost: {fraud: {ok: 40}, ok: {fraud: 1}}, unit: EUR}"
+    spanned = _changed(Application("cards", ("a",)), ["loss={quantile: 0.9, span: [0, 300]}"])
+    assert (spanned.loss, spanned.span) == ('{"quantile":0.9}', 300.0)
+    priced = _changed(spanned, [costs])
+    assert (priced.loss, priced.span) == ('{"cost":{"fraud":{"ok":40},"ok":{"fraud":1}},"unit":"EUR"}', None)
+    assert _changed(spanned, ["loss=absolute"]).span is None
+    assert _changed(spanned, ["loss=absolute", "span=5"]).span == 5.0
+    assert _changed(spanned, ["loss={quantile: 0.5}"]).span == 300.0
+    assert _changed(spanned, ["max_weight=10"]).max_weight == 10.0
+    (written,) = applications(Settings.model_validate({"applications": {"cards": {"models": ["a"], **_read(costs)}}}))
+    assert written.loss == priced.loss
+
+
+def _read(change: str) -> dict[str, object]:
+    return {"loss": yaml.safe_load(change.removeprefix("loss="))}
+
+
+def test_a_span_is_said_once() -> None:
+    """In the loss or beside it; what is no loss is refused with its key."""
+    stock = {"models": ["a"], "loss": {"quantile": 0.9, "span": 3}}
+    with pytest.raises(ValidationError, match="span is 4, and 3 in loss: say it once"):
+        Settings.model_validate({"applications": {"stock": {**stock, "span": 4}}})
+    with pytest.raises(ValidationError, match="nothing says what 'fraud' costs where 'ok' is true"):
+        Settings.model_validate({"applications": {"stock": {**stock, "loss": {"cost": {"fraud": {"ok": 40}}}}}})
 
 
 def test_the_settings_name_versions_alike() -> None:

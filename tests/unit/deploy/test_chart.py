@@ -196,6 +196,16 @@ def test_control_may_send_letters_again_once_somebody_has_a_token(usual: Manifes
     assert not names & before.keys()
 
 
+def test_users_of_clients_have_their_quotas(tmp_path: Path) -> None:
+    """Whole numbers, as Strimzi takes them; roles have none."""
+    found = of(rendered(tmp_path, {}, quotas={"asker": {"write_kib": 4096, "read_kib": 1e6}}), "KafkaUser")
+    for one in found.values():
+        check(one)
+    spec = found["shop-asker"]["spec"]
+    assert spec["quotas"] == {"producerByteRate": 4_194_304, "consumerByteRate": 1_024_000_000}
+    assert [name for name, one in found.items() if "quotas" in one["spec"]] == ["shop-asker"]
+
+
 def test_other_settings_are_another_setup_and_new_pods(usual: Manifests, tmp_path: Path) -> None:
     """A Job cannot be changed, and a pod does not read its settings again."""
     other = rendered(tmp_path, {}, partitions=8)

@@ -104,7 +104,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: scale, freshness, hedge, graph, controllers, runtimes, gpu, parm, site, ",
+            "goes with: scale, matrix, freshness, costs, hedge, graph, controllers, runtimes, gpu, parm, site, ",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
@@ -467,7 +467,7 @@ def test_results_that_were_measured_otherwise_make_no_page_together(
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [
-        ("loop", "these have: scale, freshness, hedge, graph, controllers, runtimes, gpu, parm, site, "),
+        ("loop", "these have: scale, matrix, freshness, costs, hedge, graph, controllers, runtimes, gpu, parm, site, "),
         ("peers", "is missing"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.config.settings import Settings
 from deploy.errors import UsageError
-from deploy.state import catalog, desired
+from deploy.state import catalog, desired, packages
 from deploy.state.desired import add
 from schemas.codec import Codec
 from schemas.records import Application, Model
@@ -61,7 +61,7 @@ def published(monkeypatch: pytest.MonkeyPatch) -> Published:
     monkeypatch.setattr(catalog, "versions", lambda *_: {"digits": [*found.versions]})
     monkeypatch.setattr(catalog, "know", found.know)
     monkeypatch.setattr(catalog, "serve", found.serve)
-    monkeypatch.setattr(desired, "model_record", lambda _: version("3"))
+    monkeypatch.setattr(packages, "model_record", lambda *_: version("3"))
     return found
 
 
@@ -169,7 +169,7 @@ def test_a_version_of_another_shape_is_refused_before_anything_is_published(
 ) -> None:
     """Whoever means it says so."""
     wider = replace(version("3"), shape=(2,))
-    monkeypatch.setattr(desired, "model_record", lambda _: wider)
+    monkeypatch.setattr(packages, "model_record", lambda *_: wider)
     with pytest.raises(UsageError, match=r"digits 3 takes float32\[2\], and 1, which serves, float32\[1\].*--force"):
         added(tmp_path, 1.0)
     assert published.written == 0

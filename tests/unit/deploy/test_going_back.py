@@ -17,7 +17,7 @@ from deploy.cli import going_back, skysail
 from deploy.cli.going_back import told
 from deploy.config.settings import Settings
 from deploy.errors import UsageError
-from deploy.state import catalog, desired
+from deploy.state import catalog, desired, packages
 from deploy.state.candidates import carry_out
 from deploy.state.history import MOST, following, last_served, way_back
 from deploy.state.version_losses import Fared
@@ -63,7 +63,7 @@ class Deployed:
         monkeypatch.setattr(catalog, "serve", lambda _settings, _codec, model: self.serve(model))
         monkeypatch.setattr(catalog, "publish", lambda _settings, _codec, models: self.publish(models))
         monkeypatch.setattr(desired, "add", partial(desired.add, create_topics=lambda *_: None))
-        monkeypatch.setattr(desired, "model_record", lambda path: version(path.name.partition("-")[2]))
+        monkeypatch.setattr(packages, "model_record", lambda path, _: version(path.name.partition("-")[2]))
         monkeypatch.setattr(going_back, "fared", lambda *given: self.fared or Fared(given[2], given[3]))
 
     def serve(self, model: Model) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.supervisor import Backoff, Child, Supervisor
+from streams.runtime.metrics import LAST_EXIT_VARIABLE
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Machine:
         self.now_s = 100.0
         self.launched: list[FakeProcess] = []
         self.broken = False
+        self.variables: list[dict[str, str]] = []
 
     def clock(self) -> float:
         """Return the virtual time."""
@@ -57,6 +59,7 @@ class Machine:
         if self.broken:
             raise OSError("no space left")
         self.launched.append(FakeProcess(pid=len(self.launched) + 1))
+        self.variables.append(dict(env))
         return self.launched[-1]
 
     def supervise(self, *names: str) -> Supervisor:
@@ -65,6 +68,17 @@ class Machine:
         supervisor = Supervisor(children, clock=self.clock, launch=self.launch)
         supervisor.step()
         return supervisor
+
+
+def test_a_process_is_told_how_the_one_before_it_ended() -> None:
+    """Its reports tell that on; the first one has nobody before it."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    machine.launched[0].returncode = -9
+    supervisor.step()
+    machine.now_s += 1.0
+    supervisor.step()
+    assert machine.variables == [{}, {LAST_EXIT_VARIABLE: "-9"}]
 
 
 def test_waits_double_from_a_fifth_of_a_second_to_ten_seconds() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.config.settings import Settings
 from deploy.placement import placement
-from deploy.state import desired
+from deploy.state.packages import model_record
 from workers.manifest import Manifest, Signature
 from workers.packages.packaging import package_function
 
@@ -74,7 +74,7 @@ def answers(rows: np.ndarray) -> np.ndarray:
 def packaged(folder: Path, name: str, function: str) -> Model:
     """Package a function of this file."""
     package_function(f"tests.unit.deploy.test_placement:{function}", folder / name, name, "1", ROWS)
-    return desired.model_record(folder / name)
+    return model_record(folder / name)
 
 
 @pytest.fixture

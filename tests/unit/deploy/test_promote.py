@@ -91,6 +91,7 @@ def test_a_wish_that_can_never_be_carried_out_says_so(
         ([Application("digits", ("forest",))], 0.1, ""),
         ([Application("digits", ("forest",), versions={"forest": "1"}), Application("other", ("forest",))], 0.1, ""),
         ([Application("digits", ("forest",), loss="given")], 0.0, "does not judge a shadow"),
+        ([Application("digits", ("forest",), loss='{"given":12}')], 0.0, "does not judge a shadow"),
         ([Application("digits", ("forest",), loss="given")], 0.1, ""),
         ([Application("digits", ("net", "forest"), "single", {"arm": 1})], 0.1, ""),
         ([Application("digits", ("net", "forest"), "ucb1")], 0.1, ""),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,3 +48,21 @@ def test_the_notebook_needs_no_command_on_the_path() -> None:
     typed = [sys.executable, "-P", "-m", "skysail", "--version"]
     done = subprocess.run(typed, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)})
     assert done.stdout.startswith("skysail, version ")
+
+
+def test_a_table_is_scored_from_nothing(tmp_path: Path) -> None:
+    """What docs/scoring.md has somebody save and type, without a broker; as CSV where there is no Parquet."""
+    begun = (ROOT / "docs/scoring.md").read_text(encoding="utf-8").partition("## Score a file")[0]
+    if find_spec("pyarrow") is None:
+        begun = begun.replace('to_parquet("rows.parquet")', 'to_csv("rows.csv", index=False)')
+        begun = begun.replace("read_parquet", "read_csv").replace(".parquet", ".csv")
+    (program,) = re.findall(r"```python\n(# flowers.py\n.*?)```", begun, re.DOTALL)
+    (tmp_path / "flowers.py").write_text(program, encoding="utf-8")
+    (session,) = re.findall(r"```console\n(.*?)```", begun, re.DOTALL)
+    typed = [line.removeprefix("$ ") for line in session.splitlines() if line.startswith("$ ")]
+    script = "\n".join(["set -e", 'skysail() { python -m skysail "$@"; }', *typed])
+    here = os.environ | {"PYTHONPATH": str(ROOT), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "150 rows in scored." in done.stderr + done.stdout
+    assert re.search(r"\n149 +2 +2 +[01]\.\d+ +complete\n", done.stdout), done.stdout

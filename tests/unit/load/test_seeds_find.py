@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from streams.runtime.stores.base import StatesRead
     from streams.tape.calls import RecordRun
 
-LEARNT_TWICE = (36,)  # seeds of `busy_learners`
-STORED_WRONG = (7, 11)  # others: somebody reads what a former owner has stored, before the new one stores its own
+LEARNT_TWICE = (9,)  # seeds of `busy_learners`
+STORED_WRONG = (7, 14)  # others: somebody reads what a former owner has stored, before the new one stores its own
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),
@@ -111,6 +111,8 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault) -> Plan:
         replicas={role: 1 for role in given.replicas if role not in map(worker_role, COMPUTING)},
         faulty=0.0,
         joiner=JoinerSettings(2, window_us=5_000_000, early_us=2_000_000),
+        parked=0.0,
+        commit_s=0.5,
         bursts=(Burst(2.0, min(length_s - 5, 115.0), rate),),
     )
 
@@ -134,7 +136,15 @@ def halted_joiner() -> Plan:
     replicas = {**given.replicas, "joiner": 1}
     settings = replace(plan(1).joiner, predictions=10_000, feedback=10_000)
     return replace(
-        given, applications=applications, faults=halts, replicas=replicas, joiner=settings, faulty=0.0, changes=()
+        given,
+        applications=applications,
+        faults=halts,
+        replicas=replicas,
+        joiner=settings,
+        faulty=0.0,
+        changes=(),
+        parked=0.0,
+        commit_s=0.5,
     )
 
 

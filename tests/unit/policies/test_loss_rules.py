@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss, mean_absolute_percentage_error, mean_pinba
 
 from deploy.config.settings import _NAMED_LOSSES
 from policies.errors import LossError, PolicyError, UnknownLabelError
-from policies.loss_rules import MAKERS, OWN, fault, rule, written
+from policies.loss_rules import MAKERS, OWN, fault, kind_named, rule, unit_of, written
 from policies.losses import LOSSES, loss
 from schemas.inputs import named_tensors
 from schemas.records import Tensor
@@ -219,6 +219,7 @@ def test_a_rule_reads_back_and_old_names_stay_as_they_are() -> None:
 def test_a_name_alone_has_no_worth_and_judges_as_ever() -> None:
     """So what is stored of such losses does not change."""
     assert [rule(name).worth(3.0) for name in LOSSES] == [None] * len(LOSSES)
+    assert (kind_named('{"given":12}'), kind_named("none at all"), unit_of("none at all")) == ("given", "", "")
     assert rule("absolute").loss(3.0, 5.0, span=4.0) == loss("absolute", 3.0, 5.0, span=4.0) == 0.5
 
 

@@ -229,6 +229,16 @@ async def test_feedback_carries_a_label_or_a_loss(client: Client, transport: Fak
     assert sent == [Feedback("q-1", "seven", None, NOW_US), Feedback("q-1", None, 0.25, NOW_US)]
 
 
+async def test_feedback_carries_its_weight(client: Client, transport: FakeTransport) -> None:
+    """A positive number; the joiner knows how large it may be."""
+    prediction = _prediction(Query("q-1", "digits", "x"))
+    await client.feedback(prediction, label=3, weight=2.5)
+    assert [CODEC.decode(Feedback, value).weight for *_, value in transport.sent] == [2.5]
+    for weight in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="a weight is a number above 0"):
+            await client.feedback(prediction, label=3, weight=weight)
+
+
 @pytest.mark.parametrize("given", [{}, {"label": 1, "loss": 0.5}, {"loss": 1.5}, {"loss": float("nan")}])
 async def test_feedback_that_says_nothing_or_too_much_is_refused(client: Client, given: dict[str, float]) -> None:
     """At the call, not by the joiner a minute later."""

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from deploy.state.desired import model_record
+from deploy.state.packages import model_record
 from workers import manifest as manifests
 from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError

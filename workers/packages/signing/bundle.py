@@ -62,13 +62,13 @@ def read(content: bytes) -> SignatureBundle:
     """
     found = documents.read(content, _WHAT)
     if found.get("mediaType") != MEDIA_TYPE:
-        raise SignatureError("wrong_kind", f"{_WHAT} is no bundle of type {MEDIA_TYPE}: sign the package again")
+        raise SignatureError("wrong-kind", f"{_WHAT} is no bundle of type {MEDIA_TYPE}: sign the package again")
     known = _fields(found, {"mediaType", _MATERIAL, _ENVELOPE})
     envelope = _fields(known[_ENVELOPE], {"payload", "payloadType", "signatures"})
     if envelope["payloadType"] != PAYLOAD_TYPE:
-        raise SignatureError("wrong_kind", f"what is signed is of no type {PAYLOAD_TYPE}: sign the package again")
+        raise SignatureError("wrong-kind", f"what is signed is of no type {PAYLOAD_TYPE}: sign the package again")
     if not isinstance(envelope["signatures"], list) or len(envelope["signatures"]) != 1:
-        raise SignatureError("several_signatures", "there has to be one signature: sign the package again")
+        raise SignatureError("several-signatures", "there has to be one signature: sign the package again")
     one = _fields(envelope["signatures"][0], {"sig"}, {"keyid"})
     if one.get("keyid", "") != "":
         raise SignatureError("unreadable", f"{_WHAT} names a `keyid`, which is not known: sign the package again")
@@ -78,10 +78,10 @@ def read(content: bytes) -> SignatureBundle:
 def _hint(material: Any) -> str:
     """Return which key it was made with."""
     if isinstance(material, dict) and "publicKey" not in material:
-        raise SignatureError("wrong_kind", f"{_WHAT} is by a certificate or an account: sign the package with a key")
+        raise SignatureError("wrong-kind", f"{_WHAT} is by a certificate or an account: sign the package with a key")
     known = _fields(material, {"publicKey"}, {"tlogEntries"})
     if known.get("tlogEntries", []) != []:
-        raise SignatureError("wrong_kind", f"{_WHAT} has entries of a log, which nobody checks here: sign it again")
+        raise SignatureError("wrong-kind", f"{_WHAT} has entries of a log, which nobody checks here: sign it again")
     hint = _fields(known["publicKey"], {"hint"})["hint"]
     if not isinstance(hint, str) or not _HINT.fullmatch(hint):
         raise SignatureError("unreadable", f"{_WHAT} does not say which key it was made with: sign the package again")

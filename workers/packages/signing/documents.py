@@ -27,7 +27,7 @@ def read(content: bytes, what: str) -> dict[str, Any]:
         SignatureError: it is too large, or no object.
     """
     if len(content) > MOST_BYTES:
-        raise SignatureError("too_large", f"{what} is larger than {MOST_BYTES:,} bytes: sign the package again")
+        raise SignatureError("too-large", f"{what} is larger than {MOST_BYTES:,} bytes: sign the package again")
     try:
         found = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:

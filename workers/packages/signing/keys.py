@@ -118,11 +118,11 @@ def read_private(file: Path) -> PrivateKey:
     try:
         found = serialization.load_pem_private_key(content, password=None)
     except TypeError as error:
-        raise SignatureError("no_keys", f"{file} asks for a password: decrypt it with `openssl pkey`") from error
+        raise SignatureError("no-keys", f"{file} asks for a password: decrypt it with `openssl pkey`") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise SignatureError("no_keys", f"{file} is no private key: make one with `skysail model keygen`") from error
+        raise SignatureError("no-keys", f"{file} is no private key: make one with `skysail model keygen`") from error
     if not isinstance(found, ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) or not _is_known(found):
-        raise SignatureError("no_keys", f"{file} is no key of {', '.join(KINDS)}: make one with `skysail model keygen`")
+        raise SignatureError("no-keys", f"{file} is no key of {', '.join(KINDS)}: make one with `skysail model keygen`")
     return _private(found, file.name)
 
 
@@ -135,10 +135,10 @@ def read_public(place: Path) -> Mapping[str, PublicKey]:
     files = sorted(_files(place))
     if not files:
         raise SignatureError(
-            "no_keys", f"{place} holds no public keys (*.pub, *.pem): copy those there whose packages may be loaded"
+            "no-keys", f"{place} holds no public keys (*.pub, *.pem): copy those there whose packages may be loaded"
         )
     if len(files) > _MOST_KEYS:
-        raise SignatureError("no_keys", f"{place} holds more than {_MOST_KEYS} keys: leave those in use there")
+        raise SignatureError("no-keys", f"{place} holds more than {_MOST_KEYS} keys: leave those in use there")
     keys = map(_read_public, files)
     return {key.hint: key for key in keys}
 
@@ -151,7 +151,7 @@ def _files(place: Path) -> Iterator[Path]:
         yield from (file for file in place.iterdir() if file.suffix in SUFFIXES and not file.name.startswith("."))
     except OSError as error:
         raise SignatureError(
-            "no_keys", f"{place} cannot be read ({error.strerror}): name a folder of public keys"
+            "no-keys", f"{place} cannot be read ({error.strerror}): name a folder of public keys"
         ) from error
 
 
@@ -159,14 +159,14 @@ def _read_public(file: Path) -> PublicKey:
     content = _content(file)
     if b"PRIVATE KEY" in content:
         raise SignatureError(
-            "no_keys", f"{file} is a private key: keep it elsewhere, and leave public ones there alone"
+            "no-keys", f"{file} is a private key: keep it elsewhere, and leave public ones there alone"
         )
     try:
         found = serialization.load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise SignatureError("no_keys", f"{file} is no public key in PEM: remove it, or write it again") from error
+        raise SignatureError("no-keys", f"{file} is no public key in PEM: remove it, or write it again") from error
     if not isinstance(found, ed25519.Ed25519PublicKey | ec.EllipticCurvePublicKey) or not _is_known(found):
-        raise SignatureError("no_keys", f"{file} is no key of {', '.join(KINDS)}: remove it")
+        raise SignatureError("no-keys", f"{file} is no key of {', '.join(KINDS)}: remove it")
     return _public(found, file.name)
 
 
@@ -175,7 +175,7 @@ def _content(file: Path) -> bytes:
         with file.open("rb") as opened:
             return opened.read(_MOST_BYTES)
     except OSError as error:
-        raise SignatureError("no_keys", f"{file} cannot be read ({error.strerror}): check the path") from error
+        raise SignatureError("no-keys", f"{file} cannot be read ({error.strerror}): check the path") from error
 
 
 def _is_known(key: _Private | _Public) -> bool:

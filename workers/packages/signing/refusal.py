@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 from workers.errors import PackageError
 
 Reason: TypeAlias = Literal[
-    "unsigned", "no_keys", "no_library", "too_large", "unreadable", "wrong_kind", "several_signatures",
-    "foreign_key", "bad_signature", "other_files", "other_version", "code_not_allowed",
+    "unsigned", "no-keys", "no-library", "too-large", "unreadable", "wrong-kind", "several-signatures",
+    "foreign-key", "bad-signature", "other-files", "other-version",
 ]  # fmt: skip
 
 

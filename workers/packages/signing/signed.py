@@ -69,7 +69,8 @@ def require_signed(folder: Path, found: Pinned, place: Path | str, version: str 
     try:
         return _verified(folder, found, Path(place), version)
     except SignatureError as error:
-        raise SignatureError(error.reason, f"{folder}: {error.told}") from error
+        place = "" if str(folder) in error.told else f" ({folder})"  # last: what is told on a page may be cut off
+        raise SignatureError(error.reason, f"{error.told}{place}") from error
 
 
 def _verified(folder: Path, found: Pinned, place: Path, version: str) -> PublicKey:
@@ -78,17 +79,17 @@ def _verified(folder: Path, found: Pinned, place: Path, version: str) -> PublicK
     key = public.get(known.hint)
     if key is None:
         raise SignatureError(
-            "foreign_key",
-            f"it is signed with a key ({known.hint[:16]}) that is not in {place}: have it signed with one of"
-            f" {', '.join(sorted(each.name for each in public.values()))}, or copy that public key there",
+            "foreign-key",
+            f"have it signed by the owner of {_shown([each.name for each in public.values()])}, or copy the public key"
+            f" that it is signed with ({known.hint[:16]}) to {place}",
         )
     if not key.verifies(known.signature, bundle.signed_bytes(known.payload)):
-        raise SignatureError("bad_signature", f"the signature is not by {key.name}: sign the package again")
+        raise SignatureError("bad-signature", f"the signature is not by {key.name}: sign the package again")
     _require_same(statement.read(known.payload).files, _files(found))
     _require_no_others(folder, _files(found))
     named = f"{found.manifest.name}@{found.manifest.version}"
     if version and version != named:
-        raise SignatureError("other_version", f"{version} was deployed, but {named} was signed: add the model again")
+        raise SignatureError("other-version", f"{version} was deployed, but {named} was signed: add the model again")
     return key
 
 
@@ -101,7 +102,7 @@ def keys_module() -> ModuleType:
     try:
         from workers.packages.signing import keys
     except ModuleNotFoundError as error:
-        raise SignatureError("no_library", f"signatures need {error.name}: {install('signing')}") from error
+        raise SignatureError("no-library", f"signatures need {error.name}: {install('signing')}") from error
     return keys
 
 
@@ -114,8 +115,7 @@ def _content(folder: Path) -> bytes:
     if not os.path.lexists(folder / SIGNATURE_FILE):
         raise SignatureError(
             "unsigned",
-            f"it has no {SIGNATURE_FILE}, and `models.require_signature` asks for one: sign it with `skysail model sign"
-            f" {folder} --key KEY`, and deploy it again",
+            f"it has no {SIGNATURE_FILE}: skysail model sign {folder} --key KEY",
         )
     try:
         with sealed.opened(folder, SIGNATURE_FILE) as file:
@@ -133,7 +133,7 @@ def _require_same(signed: Mapping[str, str], there: Mapping[str, str]) -> None:
         (signed.keys() - there.keys(), "was signed and is not in the manifest"),
     ):
         if names:
-            raise SignatureError("other_files", f"{_shown(names)} {told}: copy the package again, or sign it again")
+            raise SignatureError("other-files", f"{_shown(names)} {told}: copy the package again, or sign it again")
 
 
 def _require_no_others(folder: Path, files: Mapping[str, str]) -> None:
@@ -145,9 +145,9 @@ def _require_no_others(folder: Path, files: Mapping[str, str]) -> None:
         both = (os.path.normpath(os.path.join(inside, name)) for name in (*names, *folders))  # noqa: PTH118
         links |= {name for name in both if (folder / name).is_symlink()}
     if links:
-        raise SignatureError("other_files", f"{_shown(links)} is a link, which is not followed: copy the file there")
+        raise SignatureError("other-files", f"{_shown(links)} is a link, which is not followed: copy the file there")
     if others := found - files.keys() - {SIGNATURE_FILE}:
-        raise SignatureError("other_files", f"{_shown(others)} is none of the package's files: remove it")
+        raise SignatureError("other-files", f"{_shown(others)} is none of the package's files: remove it")
 
 
 def _shown(names: set[str] | list[str]) -> str:

@@ -61,7 +61,7 @@ def read(payload: bytes) -> SignedFiles:
     """
     found = documents.read(payload, "what is signed")
     if found.get("_type") != STATEMENT or found.get("predicateType") != PREDICATE:
-        raise SignatureError("wrong_kind", f"what is signed is no model ({PREDICATE}): sign the package again")
+        raise SignatureError("wrong-kind", f"what is signed is no model ({PREDICATE}): sign the package again")
     try:
         (subject,) = found["subject"]
         name, root = subject["name"], subject["digest"]["sha256"]
@@ -80,7 +80,7 @@ def _require_files(serialization: Any) -> None:
     """Refuse a model that was cut into something else than files."""
     method = serialization["method"], serialization["hash_type"]
     if method != ("files", "sha256"):
-        raise SignatureError("wrong_kind", "it is not signed file by file, by SHA-256: sign the package again")
+        raise SignatureError("wrong-kind", "it is not signed file by file, by SHA-256: sign the package again")
 
 
 def _files(resources: Any) -> dict[str, str]:

@@ -1,7 +1,7 @@
 // Rows and cards of what is shown.
 import { brief, clock, few, holding, percent, whole } from "./format.js";
 import { band, bars, command, node, spark } from "./drawing.js";
-import { BESIDE, CANDIDATE, HOST, LIMITS, MODEL, OUT, PARTS, PLACE, SHAPES, STEP, TEXTS, TILES, TIMES, VERSION, belongs, between, named } from "./words.js";
+import { BESIDE, CANDIDATE, FEW_HAVE, HOST, LIMITS, MODEL, OUT, PARTS, PLACE, SHAPES, STEP, TEXTS, TILES, TIMES, VERSION, belongs, between, named } from "./words.js";
 
 export const shown = (value, write) => value === null || value === undefined ? "–" : write(value);
 export const tone = (key, value) => key in LIMITS && value >= LIMITS[key] ? "is-bad" : "";
@@ -27,7 +27,7 @@ export function table(caption, columns, rows, rowClass = () => "") {
 export function tile(row, [key, name, write, series]) {
   const parts = [node("b", shown(row[key], write), tone(key, row[key])), node("small", name)];
   const [beside, called, written] = BESIDE[key] ?? [];
-  if (beside) parts.push(node("small", `${shown(row[beside], written)} ${called}`, tone(beside, row[beside])));
+  if (beside && (key !== "loss" || row[beside] !== null)) parts.push(node("small", `${shown(row[beside], written)} ${called}`, tone(beside, row[beside])));
   if (series) parts.push(spark(row[series], key === "defaults" ? Math.max(.1, ...row[series]) : undefined, row.marks));
   const reasons = { defaults: row.reasons, in_time: row.partials }[key] ?? {};
   Object.entries(reasons).filter(([, part]) => part > 0).sort((a, b) => b[1] - a[1]).slice(0, 4).forEach(([reason, part]) =>
@@ -49,7 +49,8 @@ export function application(row) {
   if (row.times) tiles.push(node("div", [node("b", row.times.objective_ms === null ? "–" : `${few(row.times.objective_ms)}`), node("small", "ms is the objective; answers of the last minute by how long they took"), bars(row.times, brief)], "tile"));
   if (row.coverage) tiles.push(promise(row.coverage));
   const versions = row.models.flatMap(model => model.versions.map(version => ({ ...version, name: model.name })));
-  const tables = [[`Models of ${row.name}`, MODEL, row.models.map(model => ({ ...model, batch: `${shown(model.batch_rows, few)} of ${shown(model.batch_cap, whole)}` }))], [`Versions of ${row.name}`, VERSION, versions]].filter(([, , rows]) => rows.length).map(each => table(...each));
+  const priced = MODEL.filter(([key]) => key !== "cost" || row.models.some(FEW_HAVE.cost));
+  const tables = [[`Models of ${row.name}`, priced, row.models.map(model => ({ ...model, batch: `${shown(model.batch_rows, few)} of ${shown(model.batch_cap, whole)}` }))], [`Versions of ${row.name}`, VERSION, versions]].filter(([, , rows]) => rows.length).map(each => table(...each));
   const notes = [
     ...row.holds.filter(each => each.value).map(each => `${holding(each)} in hand`.replace(/^held /, "")),
     ...(row.sources.length ? [`features are looked up in ${row.sources.map(looked).join(", ")}`] : []),

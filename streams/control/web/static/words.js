@@ -11,6 +11,7 @@ export const MODEL = [
   ["share", "Share", "of model calls", percent, "share of the model calls of this application that went to it"],
   ["shares", "Share", "last 5 min", share], ["weight", "Weight", "in the policy", percent, "of the policy's global state; users (contexts) may have others"],
   ["loss", "Mean loss", "last minute", fixed(3), "where it was asked and feedback came"],
+  ["cost", "Cost", "of 1,000 answers", few, "last minute, in the unit of the application's loss"],
   ["failed", "Failed", "of inputs", percent, "of this application's questions to it: it raised"],
   ["invalid", "Refused", "of inputs", percent, "of this application's questions to it: it does not take such an input"],
   ["batch", "Batch", "rows, of at most", text, "the cap is the worker's own choice"], ["queue_rows", "Queue", "rows", whole],
@@ -26,7 +27,7 @@ export const PROCESS = [
   ["cpu", "CPU", "of a core", percent, OF_ALL], ["memory_mb", "Memory", "MB", whole, OF_ALL], ["lag", "Unread", "records", whole, "consumer lag"],
   ["lags", "Unread", "last 5 min", lag], ["holds", "Holds", "", holdings, "of what it keeps and that may grow"]];
 export const OFF = ["clock_off_ms", "Clock ahead", "ms", whole, "of its machine's: after a step backwards it follows slowly"];
-export const FEW_HAVE = { clock_off_ms: row => Math.abs(row.clock_off_ms) >= 1, holds: row => row.holds.some(each => each.value) }; // shown where somebody has it
+export const FEW_HAVE = { cost: row => row.cost !== null, clock_off_ms: row => Math.abs(row.clock_off_ms) >= 1, holds: row => row.holds.some(each => each.value) }; // shown where somebody has it
 export const LETTER = [["topic", "Topic", "", text], ["cause", "Cause", "", text], ["minute", "Last minute", "records", whole],
   ["total", "Since the start", "of the process", whole], ["command", "See them with", "", command]];
 export const loss = fixed(3), between = row => `${loss(row.difference)} [${loss(row.lower)}, ${loss(row.upper)}]`;
@@ -58,7 +59,7 @@ export const TILES = [
   ["defaults", "default answers", percent, "default_shares"], ["latency", "ms to answer, last minute: half within / 99 % within", text],
   ["loss", "mean loss, last minute", fixed(3), "losses"]];
 // What a tile says in small letters below its figure: the same subject, seen from another side.
-export const BESIDE = { rate: ["joined", "feedback joined a second", few], latency: ["late", "after the deadline", percent] };
+export const BESIDE = { rate: ["joined", "feedback joined a second", few], latency: ["late", "after the deadline", percent], loss: ["cost", "is what 1,000 answers cost", few] };
 export const SHAPES = { reason: "prose", who: "long", p99s: "prose", placed: "prose" };
 // Below the applications, of which there may be many: links to what is there.
 export const PARTS = { applications: "Applications", over: "Over time", promotions: "Promotion on evidence", plans: "Hosts by plan", hosts: "Models of hosts", processes: "Processes", letters: "Dead letters", asked: "One query" };

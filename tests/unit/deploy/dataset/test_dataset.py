@@ -83,11 +83,19 @@ def test_rows_are_joined_by_id(tmp_path: Path) -> None:
     first = rows[0]
     assert first["input"] == [1.0, 2.0]
     assert (first["label"], first["loss"], first["losses"]) == (7, 1.0, [None, 1.0])
+    assert (first["cost"], first["weight"]) == (None, None)
     assert (first["chosen"], first["propensity"], first["models"], first["versions"]) == (["b"], 0.75, ["b"], ["2"])
     assert rows[2]["input"] is None
     about = json.loads((tmp_path / "data" / "_dataset.json").read_text())
     assert about["columns"]["label"] == "whole"
     assert not (tmp_path / ".data.part").exists()
+
+
+def test_costs_and_weights_have_columns(tmp_path: Path) -> None:
+    """A cost in the unit of the loss; the part of a full lesson."""
+    priced = seen("q1", 7)._replace(worth=40.0, weight=0.5)
+    _, (row,) = built(tmp_path / "data", record(topics.OBSERVATIONS, Observations((priced,))), answered("q1", 7))
+    assert (row["loss"], row["cost"], row["weight"]) == (1.0, 40.0, 0.5)
 
 
 def test_inputs_with_names_have_columns(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from deploy.scoring.askers import OneVersion, PolicyAsker
 from deploy.scoring.inputs import AskedRows
 from deploy.scoring.kernel import KernelAsker
 from deploy.scoring.models import PackagedModels
-from deploy.state.desired import model_record
+from deploy.state.packages import model_record
 from policies import calibration, registry
 from policies.draw import uniform, version
 from policies.lessons import Lesson

@@ -56,6 +56,8 @@ APPLICATIONS = (
     Application("told", MODELS, "exp4", loss="given", window_s=20.0, per_context=True),
     Application("priced", MODELS, "exp4", loss='{"cost":{"*":{"one":3,"*":1}},"unit":"EUR"}', window_s=20.0),
     Application("weighed", MODELS, "exp3", window_s=20.0, max_weight=4.0),
+    Application("limited", MODELS, "exp3", window_s=20.0, default_loss=0.5, lessons_per_teacher=2, teachers=("web",)),
+    Application("limits", MODELS, "exp3", loss="given", window_s=20.0, default_loss=0.5, lessons_per_context=2),
 )
 POLICIES = {one.name: registry.spec(registry.policy_of(one)) for one in APPLICATIONS} | {"nobody": "exp3(eta=0.1)"}
 ANSWERS = (1, 2, -7, 2**40, "one", "zwei é", 0.25, None)
@@ -247,7 +249,10 @@ class World:
             if odd or said.application in {"given", "told", "heard"}:
                 loss = draw.choice((0.0, 0.5, 1.0, -0.0, None, 1.5) if odd else (0.0, 0.5, 1.0))
             label = None if loss is not None and not (odd and draw.random() < 0.2) else label
-            value: bytes | None = CODEC.encode(Feedback(said.query_id, label, loss, self.now_us))
+            its = draw.choice(("", said.application, *(("digits", "nobody") if odd else ())))
+            who = its, draw.choice(("", "web", "é" * 200))
+            feedback = Feedback(said.query_id, label, loss, self.now_us, None, *who)
+            value: bytes | None = CODEC.encode(feedback)
             if odd and draw.random() < 0.1:
                 value = self.spoilt(value)
             found.append(self.record(topics.FEEDBACK, partition, value, said.query_id.encode()))

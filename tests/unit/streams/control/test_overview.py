@@ -2,69 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from deploy.local.process import free_port
-from schemas.records import STOPPED, Report
-from streams.control.figures import Figures, fold, heard_lately
-from streams.control.history import STEP_US, STEPS, History, Key, keys
-from streams.control.page.overview import overview
-from streams.control.page.visibility import DeploymentSettings, Visibility
+from schemas.records import STOPPED
+from streams.control.history import STEP_US, STEPS, Key, keys
+from streams.control.page.visibility import DeploymentSettings
+from tests.overview_page import COMPLETE, DEFAULTS, SECOND, Page
 from tests.pages import busy_state, now_us
-
-if TYPE_CHECKING:
-    from streams.control.page.page_types import Overview
-
-SECOND = 1_000_000
-START = 1_000 * SECOND
-DEFAULTS = "answers_total{application=digits,status=default,reason=deadline}"
-COMPLETE = "answers_total{application=digits,status=complete,reason=}"
-
-
-class Page:
-    """A control process without Kafka: reports in, the overview out."""
-
-    def __init__(self) -> None:
-        self.live: dict[str, Figures] = {}
-        self.history = History()
-        self.now_us = START
-        self.hosted: set[str] = set()
-        self.sight = Visibility(
-            DeploymentSettings("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND
-        )
-
-    def report(self, instance: str, counters: dict[str, float] | None = None, **gauges: float) -> None:
-        """Take a report of now; labelled gauges are given as counters are, by full name."""
-        names = counters or {}
-        labelled = {name: value for name, value in names.items() if "_total" not in name}
-        counted = {name: value for name, value in names.items() if "_total" in name}
-        report = Report(instance, instance.partition("@")[0], self.now_us, counted, gauges | labelled)
-        before = self.live.get(instance)
-        self.live[instance] = after = fold(before, report)
-        self.history.add(before, after, self.now_us)
-        if instance == "control@1":
-            self.sight.sent(self.now_us)
-        self.sight.heard(report, self.now_us)
-
-    def later(self, seconds: float) -> None:
-        """Move on."""
-        self.now_us += int(seconds * SECOND)
-
-    def everybody(self) -> None:
-        """Let the roles that must be there report."""
-        for role in ("selection", "joiner", "learner"):
-            self.report(f"{role}@1")
-
-    def shown(self) -> Overview:
-        """Return what the page shows."""
-        known, view = heard_lately(self.live.values(), self.now_us), self.sight.view(self.now_us)
-        return overview(known, self.history, self.now_us, view, self.hosted)
-
-    def texts(self) -> list[str]:
-        """Return what is wrong, with what to type."""
-        return [f"{alert['level']}: {alert['text']} $ {alert['command']}" for alert in self.shown()["alerts"]]
 
 
 def answering(answers: float, defaults: float, **more: float) -> Page:
@@ -129,7 +74,14 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
         failed = {f"failed_outputs_total{{{labels},outcome=failed}}": moment * 3}
         page.report("selection@1", dict.fromkeys(asked, moment * 30) | failed | {f"policy_weight{{{labels}}}": 0.75})
         page.report(
-            "learner@1", {f"model_loss_total{{{labels}}}": moment, f"model_losses_total{{{labels}}}": moment * 4}
+            "learner@1",
+            {
+                **{
+                    f"model_{name}_total{{{labels}}}": moment * rise
+                    for name, rise in (("loss", 1), ("losses", 4), ("cost", 40))
+                },
+                **{f"{name}_total{{application=digits}}": moment * rise for name, rise in (("loss", 1), ("losses", 5))},
+            },
         )
         page.report(
             "worker.svc@1",
@@ -146,6 +98,7 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
     page.report("selection@1", {"deployed{application=digits,policy=exp3}": 1.0, f"policy_weight{{{labels}}}": 0.75})
     svc, tree = page.shown()["applications"][0]["models"]
     assert (svc["share"], svc["weight"], svc["loss"], svc["failed"]) == (0.5, 0.75, 0.25, 0.1)
+    assert (svc["cost"], page.shown()["applications"][0]["cost"]) == (10_000.0, None)
     assert (svc["batch_rows"], svc["batch_cap"], svc["queue_rows"], svc["p99_ms"], svc["version"]) == (
         12,
         16,
@@ -199,8 +152,8 @@ def test_a_silent_role_stands_at_the_top_with_how_to_start_it() -> None:
     page.report("worker.svc@1")
     page.later(12)
     page.everybody()
-    text = "worker.svc@1 was last heard 12 s ago: its model answers nothing; `skysail run` starts what it has started"
-    assert page.texts() == [f"bad: {text} again, else: $ skysail run --role worker --model svc"]
+    text = "worker.svc@1 was last heard 12 s ago: its model answers nothing; `skysail run` starts again what it has"
+    assert page.texts() == [f"bad: {text} started and ended, else: $ skysail run --role worker --model svc"]
 
 
 def test_a_recorder_is_missed_only_where_there_was_one() -> None:
@@ -256,13 +209,12 @@ def test_a_restart_is_told() -> None:
     assert [row["restarts"] for row in page.shown()["processes"]] == [0, 1, 0, 0]
     page.later(1)
     page.report("learner@1", {"cpu_seconds_total": 0.5}, uptime_s=60)
-    text = "warn: learner@1 died and was started again, the last time 1 min ago (1 in all); its log says why"
-    assert page.texts() == [f"{text}, unless it was killed $ skysail doctor"]
-    page.later(86_000)
-    page.report("selection@1")
-    page.report("joiner@1")
-    page.report("learner@1", {"cpu_seconds_total": 9.0}, uptime_s=86_000)
-    assert page.texts() == []
+    text = "warn: learner@1 died; its log, learner@1 under Processes, says why, unless it was killed. It was started"
+    assert page.texts() == [f"{text} again 60 s ago $ skysail doctor"]
+    page.later(1)
+    page.report("learner@1", {"cpu_seconds_total": 9.0}, uptime_s=121)
+    assert page.texts() == [], "its successor is healthy, and the table keeps the number"
+    assert [row["restarts"] for row in page.shown()["processes"]] == [0, 1, 0, 0]
 
 
 def test_many_defaults_are_told_with_their_reason() -> None:
@@ -313,9 +265,10 @@ def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -
     ]
     [text] = page.texts()
     assert text.startswith("warn: 2 dead letters in the last minute: feedback, cause late $ skysail dlq show --topic")
-    page.later(90)
-    page.everybody()
-    page.report("joiner@2", {name: 5.0})
+    for _ in range(9):
+        page.later(10)
+        page.everybody()
+        page.report("joiner@2", {name: 5.0})
     assert page.texts() == []
 
 
@@ -443,7 +396,7 @@ def test_a_failure_of_redis_that_is_over_is_told_no_longer() -> None:
     page.later(1)
     page.report("learner@1", {"store_failures_total": 3.0})
     assert page.shown()["level"] == "bad"
-    page.later(15)
+    page.later(14)
     page.everybody()
     assert page.texts() == []
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from deploy.evaluation.words import bounds
 from policies import registry
 from policies.estimators.errors import TooFewError
 from policies.estimators.estimate import Estimate
@@ -46,6 +47,33 @@ def test_always_the_best_model_costs_what_it_costs() -> None:
 def test_always_the_worst_model_is_not_recommended() -> None:
     """It costs more, and the sentence says keep."""
     assert "keep what serves" in evaluate(past(UNIFORM), candidate("always:bad"), 60.0).recommendation
+
+
+def test_where_losses_have_a_unit_costs_are_told_in_it() -> None:
+    """Of 1,000 queries; losses of another worth are put on the scale of the largest first."""
+    priced = tuple(
+        seen._replace(
+            worth=20.0 * (1 + number % 2), losses=tuple([each and each / (1 + number % 2) for each in seen.losses])
+        )
+        for number, seen in enumerate(UNIFORM)
+    )
+    halved = tuple(seen._replace(losses=tuple([each and each / 2 for each in seen.losses])) for seen in UNIFORM)
+    found = evaluate(past(priced, unit="EUR"), candidate("always:good"), 60.0)
+    plain = evaluate(past(halved), candidate("always:good"), 60.0)
+    assert (found.worth, plain.worth) == (40.0, None)
+    assert found.candidate == pytest.approx(plain.candidate)
+    less = -found.difference.mean * 40 * 1_000
+    assert found.recommendation.endswith(f"That is {less:,.4g} EUR less per 1,000 queries.")
+    told = dict(bounds(found))
+    assert told["candidate, cost per 1,000"].startswith(f"{found.candidate.mean * 40_000:,.2f}, ")
+    assert "That is" not in plain.recommendation
+
+
+def test_weights_make_weighted_means() -> None:
+    """A decision that weighs nothing beside the others changes nothing."""
+    light = tuple(seen._replace(weight=1e-9 if number % 2 else 1.0) for number, seen in enumerate(UNIFORM))
+    found, half = [evaluate(past(each), candidate("always:good"), 60.0) for each in (light, tuple(UNIFORM[::2]))]
+    assert found.candidate.mean == pytest.approx(half.candidate.mean / 2, rel=1e-6)
 
 
 def test_a_policy_that_learns_along_has_its_own_propensities() -> None:

@@ -20,7 +20,7 @@ def test_each_route_is_in_the_document_and_each_path_is_a_route() -> None:
         route = Router().find(one.method.upper(), one.path.format(**named))
         assert (route.door, route.what) == (one.door, one.what)
         found.add((one.method.upper(), route.door, route.what))
-    assert found == {(method, door, what) for method, _, door, what in routes._TABLE}
+    assert found == {(method, door, what) for method, _, door, what in routes.TABLE}
 
 
 async def test_it_is_served_and_all_its_references_lead_somewhere() -> None:

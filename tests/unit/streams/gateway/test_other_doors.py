@@ -247,13 +247,17 @@ def test_a_reward_is_a_loss_turned_round() -> None:
 def test_feedback_is_a_label_or_a_loss() -> None:
     """One, or several at once."""
     told = teaching.parse(
-        orjson.dumps({"feedback": [{"id": "a", "label": 3}, {"id": "b", "loss": 0.5, "context": "c"}]}), 1
+        orjson.dumps({"feedback": [{"id": "a", "label": 3, "weight": 2.5}, {"id": "b", "loss": 0.5, "context": "c"}]}),
+        1,
     )
     assert [(one.query_id, one.label, one.loss, context) for one, context in told.items] == [
         ("a", 3, None, None), ("b", None, 0.5, "c"),
     ]  # fmt: skip
+    assert [one.weight for one, _ in told.items] == [2.5, None]
     for wrong in (
         {},
+        {"id": "a", "label": 1, "weight": 0},
+        {"id": "a", "label": 1, "weight": "2"},
         {"id": "a"},
         {"id": "a", "label": 1, "loss": 0},
         {"id": "a", "loss": 2},

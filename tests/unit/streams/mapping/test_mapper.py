@@ -209,7 +209,7 @@ def test_a_record_that_tells_the_truth_becomes_feedback_in_the_partition_of_its_
     told = {"order": {"id": "o-1", "user": "ann"}, "is_fraud": True}
     emit, skip = made.on_records([given("chargebacks", told), given("chargebacks", {**told, "is_fraud": None})], NOW)
     assert isinstance(emit, Emit)
-    assert CODEC.decode(Feedback, emit.value) == Feedback("o-1", 1, None, NOW - 5)
+    assert CODEC.decode(Feedback, emit.value) == Feedback("o-1", 1, None, NOW - 5, None, "fraud", "chargebacks")
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
     assert emit.headers == ()
     assert isinstance(skip, Skip)
@@ -225,6 +225,19 @@ def test_a_loss_is_counted_from_the_row() -> None:
     assert CODEC.decode(Feedback, emit.value).loss == 0.5
     assert isinstance(letter, DeadLetter)
     assert letter.message.startswith("loss: is 5: a loss lies between 0 and 1")
+
+
+@pytest.mark.parametrize(("key", "more"), [("id", {}), ("id", {"replaces": True}), ("key", {"within": "30m"})])
+def test_a_weight_is_counted_from_the_row(key: str, more: dict[str, object]) -> None:
+    """Above 0, or it is a dead letter; of feedback on an id, corrected or not, and by key."""
+    mapping = {"feedback": {"topic": "clicks", key: "id", "label": "is_fraud", "weight": "amount / 100", **more}}
+    rows = [{"id": "q", "is_fraud": 1, "amount": 250}, {"id": "q", "is_fraud": 1, "amount": 0}]
+    emit, letter = mapper(fraud=mapping).on_records([given("clicks", row) for row in rows], NOW)
+    assert isinstance(emit, Emit)
+    record: type = KeyedFeedback if more else Feedback
+    assert CODEC.decode(record, emit.value).weight == 2.5
+    assert isinstance(letter, DeadLetter)
+    assert letter.message.startswith("weight: is 0: a weight is above 0")
 
 
 def test_it_reads_what_is_mapped_and_predictions_where_they_go_elsewhere() -> None:
@@ -316,7 +329,7 @@ def test_feedback_by_key_and_time_names_no_query() -> None:
     assert isinstance(emit, Emit)
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
     assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
-        "", "fraud", "ann", 1_800_000_000, None, 0.0, 1_700_000_000_000_000
+        "", "fraud", "ann", 1_800_000_000, None, 0.0, 1_700_000_000_000_000, teacher="clicks"
     )
 
 
@@ -367,7 +380,7 @@ def test_feedback_that_may_be_corrected_is_told_and_taken_back(value: Any, label
     assert isinstance(emit, Emit)
     assert emit[:3] == (topics.FEEDBACK, partition_of(b"o-1", 4), b"o-1")
     assert CODEC.decode(KeyedFeedback, emit.value) == KeyedFeedback(
-        "", "fraud", "o-1", 0, label, None, NOW - 5, revises=True
+        "", "fraud", "o-1", 0, label, None, NOW - 5, revises=True, teacher="chargebacks"
     )
 
 

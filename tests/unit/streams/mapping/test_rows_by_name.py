@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
-from deploy.state.desired import model_record
+from deploy.state.packages import model_record
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Input, NamedTensors, Outcome, Prediction, Query, Status, Tensor

@@ -113,7 +113,10 @@ def test_what_is_found_is_written_as_feedback_by_id() -> None:
     loop.driver.run(3)
     written = loop.driver.read(topics.FEEDBACK)[1]
 
-    assert (written.key, CODEC.decode(Feedback, written.value)) == (b"ann", Feedback("a1", 7, None, at_us))
+    assert (written.key, CODEC.decode(Feedback, written.value)) == (
+        b"ann",
+        Feedback("a1", 7, None, at_us, None, "digits"),
+    )
     assert learnt(loop) == [("a1", 0.0)]
 
 

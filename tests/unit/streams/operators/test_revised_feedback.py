@@ -82,12 +82,13 @@ def test_a_window_waits_for_feedback_that_is_on_its_way() -> None:
 
 
 def test_feedback_waits_as_long_as_the_window_of_its_query_whoever_tells() -> None:
-    """A mapping of another application, of a longer window or of none, keeps nothing open."""
+    """A mapping of another application, of a longer window or of none, keeps nothing open, and teaches nothing."""
     loop = corrected(default_loss=0.25)
     feedback = KeyedFeedback("", "another", "q", 0, 7, None, loop.driver.now_us, revises=True)
     loop.driver.produce(topics.FEEDBACK, 0, CODEC.encode(feedback), b"q")
-    loop.driver.run(25)
-    assert learnt(loop) == [("q", 0.0)]
+    loop.driver.run(45)
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["other_application"]
+    assert learnt(loop) == [("q", 0.25)]
 
 
 def test_a_correction_after_the_window_changes_nothing() -> None:

@@ -94,6 +94,26 @@ def test_what_is_not_as_it_was_is_told_by_id(name: str) -> None:
     assert first.recorded != first.replayed
 
 
+@pytest.mark.parametrize("policy", ["exp3", "exp4", "thompson", "class_vote"])
+@pytest.mark.parametrize("loss", ['{"cost":{"*":{"*":1,"3":40}},"unit":"EUR"}', '{"asymmetric":{"over":1,"under":4}}'])
+def test_costs_and_weights_are_found_again(policy: str, loss: str) -> None:
+    """States too, bit for bit; a worth or a weight that is another one is a difference."""
+    changes = {"policy": policy, "loss": loss, "max_weight": 4.0, "window_s": 20.0}
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(**changes))
+    for number in range(40):
+        query_id = loop.query()
+        loop.driver.run(0.05)
+        loop.feedback(query_id, label=(7, 7, 3)[number % 3], weight=(None, 0.5, 3.0, 4.0)[number % 4])
+        loop.driver.run(0.2)
+    report = replayed(trace_of(loop.driver))
+    report.compare_states(loop.driver.store.states, CODEC)
+    assert (report.is_equal, bool(report.unchecked)) == (True, False)
+    assert {seen.weight for _, seen in loop.observations()} == {0.125, 0.25, 0.75, 1.0}
+    for fields in ({"worth": 7.0}, {"weight": 0.5}):
+        other = changed(trace_of(loop.driver), topics.OBSERVATIONS, 12, observed(**fields))
+        assert replayed(other).different[topics.OBSERVATIONS] >= 1
+
+
 @pytest.mark.parametrize("per_context", [False, True])
 def test_calibrated_confidences_are_found_again(per_context: bool) -> None:
     """Whatever has taught them by then: late feedback on the policy before, an apprentice, all contexts."""

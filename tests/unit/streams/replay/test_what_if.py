@@ -52,6 +52,23 @@ def figures(found: ChangeComparison, column: str) -> dict[str, Any]:
     return found.columns[column].figures(found.order)
 
 
+def test_costs_are_told_of_both_columns() -> None:
+    """Per 1,000 queries, in the unit of the loss: what was served was wrong half the time, at 5 each."""
+    there = Loop(
+        {"good": lambda _: 7, "bad": lambda _: 3},
+        digits(policy="single", window_s=20.0, loss='{"zero_one":5,"unit":"EUR"}'),
+        has_workers=True,
+    )
+    for number in range(20):
+        query_id = there.query(input=row(float(number)))
+        there.driver.run(0.05)
+        there.feedback(query_id, label=(7, 3)[number % 2])
+        there.driver.run(0.05)
+    found = what_if(there).compare({})
+    assert [figures(found, column)["cost"] for column in ("recorded", "unchanged", "changed")] == [2_500.0] * 3
+    assert figures(what_if(loop("exp4")).compare({}), "changed")["cost"] is None
+
+
 def test_nothing_changed_comes_out_as_it_was() -> None:
     """The same losses, the same models asked."""
     found = what_if(loop("exp4")).compare({})

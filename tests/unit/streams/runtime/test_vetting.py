@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies import outside, registry
+from policies import outside, own_loss, registry
 from policies.errors import PolicyError
+from policies.loss_rules import fault
 from schemas import topics
 from schemas.codec import Codec
+from schemas.errors import DecodeError
 from schemas.records import Application, Candidate
+from streams.operators.configuration import Configuration
 from streams.operators.contract import Record
 from streams.runtime.role.follower import Follower
 from streams.runtime.vetting import preparing, vetted
@@ -43,6 +46,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     outside._class.cache_clear()
     outside._known.clear()
     outside._refused.clear()
+    own_loss._imported.cache_clear()
+    own_loss._known.clear()
+    own_loss._refused.clear()
     for name in [name for name in sys.modules if name.startswith("vetted_")]:
         del sys.modules[name]
 
@@ -154,6 +160,31 @@ async def test_where_nothing_is_allowed_nothing_is_tried(folder: Path) -> None:
     await vetted(f"{name}:Mine")
     with pytest.raises(PolicyError, match=f"add {name} to policy_code"):
         registry.create(f"{name}:Mine")
+
+
+async def test_a_loss_of_ones_own_is_tried_like_a_policy(folder: Path) -> None:
+    """Which ends its process is refused, by every role that follows applications, and never imported here."""
+    good = module(folder, "vetted_loss", "def cost(label, answer): return 0.5")
+    bad = module(folder, "vetted_deadly", "import os; os._exit(0)")
+    named = [CODEC.encode(Application("app", ("a",), loss=f"{name}:cost")) for name in (good, bad)]
+    records = [Record(topics.APPLICATIONS, 0, 0, 0, b"app", value) for value in named]
+    await preparing(CODEC)(records)
+    assert own_loss.is_known(f"{good}:cost")
+    assert (fault(f"{good}:cost"), bad in sys.modules) == ("", False)
+    configuration = Configuration(CODEC)
+    configuration.on_record(records[0])
+    with pytest.raises(DecodeError, match="ends the process"):
+        configuration.on_record(records[1])
+    assert configuration.applications["app"].application.loss == f"{good}:cost"
+
+
+async def test_where_no_code_is_allowed_no_loss_is_imported(folder: Path) -> None:
+    """The setting is that of policies."""
+    name = module(folder, "vetted_not_allowed", "raise AssertionError")
+    outside.allow(())
+    await vetted(f"{name}:cost", what="loss")
+    assert f"add {name} to policy_code" in fault(f"{name}:cost")
+    assert name not in sys.modules
 
 
 class _Broadcast:

@@ -141,6 +141,18 @@ def test_the_loss_and_the_feedback_are_those_of_the_log() -> None:
     assert any(line.startswith("loss       1 by feedback") for line in lines(found))
 
 
+def test_what_it_cost_is_told_in_the_unit_with_its_weight() -> None:
+    """Beside the loss, which is a part of the worst mistake."""
+    loop = one_model(3, loss='{"cost":{"3":{"7":40},"7":{"3":10}},"unit":"EUR"}', max_weight=4.0)
+    name = loop.query()
+    loop.driver.run(0.5)
+    loop.feedback(name, label=7, weight=2.0)
+    loop.driver.run(0.5)
+    found = [*lines(told(loop, name))]
+    assert any(line.startswith("feedback   label 7 of weight 2, after") for line in found)
+    assert "           it cost 10, where a loss of 1 costs 40; it teaches as 0.5 of a whole lesson" in found
+
+
 def test_a_context_s_state_is_its_own() -> None:
     """What other contexts learnt is not in it."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(per_context=True))

@@ -141,6 +141,8 @@ def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="skysail record"):
         Trace.open(tmp_path)
     (tmp_path / "thesis.txt").write_text("all of it")
+    with pytest.raises(TraceError, match="into a new folder"):
+        Trace.open(tmp_path)  # such as a dataset: what is there is not to be written over
     with pytest.raises(TraceError, match="no trace"):
         TraceWriter(tmp_path, ABOUT)
 

@@ -1,0 +1,90 @@
+"""What has been simulated is kept in a file: pieces that meet are one, no seed is run twice, and none is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from load.research.seeds.gathered import FILE, WAYS, Piece, due, joined, piece, read, total, write
+from load.research.seeds.laws import LAWS, Violation
+from load.research.seeds.plan import CALM, plan
+from load.research.seeds.world import Outcome
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def outcome(seed: int, *laws: str) -> Outcome:
+    """Return half an hour with ten queries and a kill."""
+    violations = tuple(Violation(law, "as the test says") for law in laws)
+    return Outcome(seed, 1_800.0, 10, 11, 3, violations, "", {"kill": 1, "slow": seed % 2}, 4.0)
+
+
+def made(first: int, end: int, way: str = "each", commit: str = "a") -> Piece:
+    """Return a piece without violations."""
+    return piece(way, commit, first, [outcome(seed) for seed in range(first, end)])
+
+
+def test_a_piece_adds_up_what_its_seeds_have_come_to() -> None:
+    """Queries, faults by kind, violations by law, and which seeds have them."""
+    its = piece("shared", "a", 5, [outcome(5), outcome(6, "once", "once", "states"), outcome(7)])
+    assert (its.first, its.end, its.simulated_s, its.cpu_s, its.queries) == (5, 8, 5_400, 12, 30)
+    assert its.faults == {"kill": 3, "slow": 2}
+    assert its.violations == {"once": 2, "states": 1}
+    assert its.found == [6]
+
+
+def test_pieces_of_a_way_and_a_commit_that_meet_are_one() -> None:
+    """Others stay apart: what another commit has run says nothing of this one."""
+    whole = joined([made(9, 12), made(1, 5), made(5, 9), made(12, 13, commit="b"), made(1, 3, "hosted")])
+    assert [(its.way, its.commit, its.first, its.end) for its in whole] == [
+        ("each", "a", 1, 12),
+        ("each", "b", 12, 13),
+        ("hosted", "a", 1, 3),
+    ]
+    assert whole[0] == made(1, 12)
+
+
+def test_the_kind_that_has_had_the_least_cpu_is_next_behind_its_last_seed() -> None:
+    """Three ways, each busy and calm; whichever commit has run them."""
+    had = [made(first, first + 9, way) for way in WAYS for first in (1, CALM)]
+    assert due([]) == ("each", 1)
+    assert due(had[:1]) == ("each", CALM)
+    assert due(
+        [*had, made(10, 12, commit="b"), *[replace(its, first=its.end, end=its.end + 5) for its in had[1:]]]
+    ) == (
+        "each",
+        12,
+    )
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """One line a piece; there need not be one yet."""
+    file = tmp_path / "gathered.json"
+    assert read(file) == []
+    write([made(1, 3), made(3, 5), made(CALM, CALM + 2, "hosted")], file)
+    assert read(file) == [made(1, 5), made(CALM, CALM + 2, "hosted")]
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 4
+    assert total(read(file)) == "3 hours, 20 queries and 3.0 faults in one, 0 seeds with violations"
+
+
+def test_the_file_of_this_repository_is_sound() -> None:
+    """No seed counts twice, and what is found is of a law that there is."""
+    for way in WAYS:
+        its = [each for each in read(FILE) if each.way == way]
+        assert all(one.end <= other.first for one, other in pairwise(its))
+    assert joined(read(FILE)) == read(FILE)
+    assert {law for each in read(FILE) for law in each.violations} <= {*LAWS}
+
+
+@pytest.mark.parametrize("seed", [CALM, CALM + 7])
+def test_a_calm_deployment_has_few_queries_and_as_many_faults(seed: int) -> None:
+    """Of hours, in which bursts are minutes apart."""
+    its = plan(seed)
+    assert its.length_s >= 4 * 3_600
+    gaps_s = [after.at_s - before.at_s - before.for_s for before, after in pairwise(its.bursts)]
+    assert min(gaps_s) >= 60
+    assert len(its.faults) / its.length_s > 1 / 300

@@ -1,0 +1,131 @@
+"""Each law of the simulator can fail: a fault is put into the product, and a known seed finds it by that law.
+
+Rules that were really wrong once are in `test_seeds_find.py`. Here are the laws that none of those breaks, each with a
+fault that it is for; `FOUND` says where each law is seen failing, and a law that is not there fails a test.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from load.research.operation import seeds
+from load.research.seeds.laws import LAWS
+from schemas import topics
+from streams.operators.contract import Emit, Skip
+from streams.operators.join import outcomes
+from streams.runtime.offsets import OffsetTracker
+from streams.runtime.role.effects import Performer
+from streams.runtime.role.rebalance import RebalanceHandler
+from tests.unit.load import test_seeds_find as find
+from tests.unit.load.test_seeds_find import broken, small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streams.operators.contract import Effects, Position
+
+pytestmark = pytest.mark.timeout(120)
+_ONE_IN = 10
+
+
+def unwritten(topic: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Return a fault: one in ten records of a topic counts as written, and is not."""
+
+    def put(monkeypatch: pytest.MonkeyPatch) -> None:
+        perform, numbers = Performer.perform, count(1)
+
+        def forgetful(self: Performer, effects: Effects) -> None:
+            perform(self, [_forgotten(one) for one in effects])
+
+        def _forgotten(one: Any) -> Any:
+            is_meant = isinstance(one, Emit) and one.topic == topic and one.completes
+            return Skip(one.completes, "forgotten") if is_meant and next(numbers) % _ONE_IN == 0 else one
+
+        monkeypatch.setattr(Performer, "perform", forgetful)
+
+    return put
+
+
+def mistaught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A joiner that teaches a label which nobody has told."""
+    made = outcomes.observation
+    monkeypatch.setattr(
+        outcomes, "observation", lambda answered, told, *its: made(answered, told._replace(label=7), *its)
+    )
+
+
+def uncommitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role that commits nothing."""
+
+    async def nothing(_: RebalanceHandler) -> None:
+        """Commit nothing."""
+
+    monkeypatch.setattr(RebalanceHandler, "commit", nothing)
+
+
+def left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tracker that overhears one completion in ten, and holds what it was of for ever."""
+    complete, numbers = OffsetTracker.complete, count(1)
+
+    def deaf(self: OffsetTracker, positions: Iterable[Position]) -> None:
+        complete(self, [one for one in positions if next(numbers) % _ONE_IN])
+
+    monkeypatch.setattr(OffsetTracker, "complete", deaf)
+
+
+# By law: the fault that breaks it.
+FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "answered": unwritten(topics.PREDICTIONS),
+    "feedback": unwritten(topics.OBSERVATIONS),
+    "taught": mistaught,
+    "committed": uncommitted,
+    "memory": left_over,
+}
+# By law: where else it is seen failing.
+FOUND: dict[str, Callable[..., None]] = {
+    "answered_once": find.test_a_copy_that_is_not_recognised_is_found,
+    "in_time": find.test_windows_that_end_before_their_feedback_was_read_are_found,
+    "states": find.test_a_store_that_takes_an_equal_offset_for_its_own_is_found,
+    "once": find.test_a_joiner_that_does_not_look_at_what_it_has_written_is_found,
+    "evidence": find.test_a_silent_model_that_costs_the_default_loss_is_found,
+    "features": find.test_features_that_stand_in_for_others_and_are_not_named_are_found,
+    "replayed": find.test_a_replay_without_what_stores_have_answered_is_found,
+    "ended": find.test_an_exponent_without_a_bound_is_found,
+    "commits": find.test_a_worker_batch_that_completes_one_too_many_is_found,
+}
+
+
+@pytest.fixture(autouse=True)
+def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every role go by its kernel in Python, which the faults are put into."""
+    monkeypatch.setattr("load.research.seeds.roles._COLUMNAR", 0.0)
+
+
+@pytest.mark.parametrize("law", FAULTS)
+def test_a_fault_breaks_the_law_that_is_for_it(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seed keeps all laws without it, as the next test says."""
+    FAULTS[law](monkeypatch)
+    assert law in broken(small(1, 25.0, 4.0))
+
+
+def test_the_seed_keeps_all_laws_without_a_fault() -> None:
+    """The same, as it should be."""
+    assert broken(small(1, 25.0, 4.0)) == set()
+
+
+def test_a_simulation_that_breaks_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeds behind it are run all the same."""
+
+    def breaks(_: object) -> None:
+        raise ValueError("as the test says")
+
+    monkeypatch.setattr(seeds, "simulate", breaks)
+    assert [law for law, _ in seeds.judged(1).violations] == ["ran"]
+
+
+def test_every_law_is_seen_failing() -> None:
+    """A law that cannot fail says nothing."""
+    assert {*FAULTS, *FOUND, "ran"} == {*LAWS}

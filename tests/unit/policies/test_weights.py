@@ -1,0 +1,103 @@
+"""Lessons of less weight: as many light copies as a heavy one weighs teach the same, and the best arm is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies import registry
+from policies.contract import is_weighing
+from policies.lessons import Lesson
+from policies.outside import outside
+from schemas.records import Tensor
+
+# Whose state is a sum over its lessons. Others forget or mix at each lesson, so that copies are more lessons.
+COPIES = [
+    "epsilon_greedy",
+    "ucb1",
+    "thompson",
+    "exp3(share=0)",
+    "exp4(share=0)",
+    "class_vote(discount=1)",
+    "linucb(features=2)",
+    "linear_thompson(features=2)",
+    "ridge(features=2,share=0)",
+]
+COMPUTED = Tensor.of(np.array([0.5, -1.0]))
+
+
+def lesson(weight: float, losses: tuple[float | None, ...] = (0.5, 1.0, 0.25)) -> Lesson:
+    """Return a lesson that every kind of policy learns from."""
+    shares, answers = (0.5, 0.25, 0.25), ("a", "b", "a")
+    return Lesson((0, 1, 2), shares, losses, (0.3, -0.7), answers, (), (COMPUTED,) * 3, 2.0, weight)
+
+
+@pytest.mark.parametrize("spec", COPIES)
+@pytest.mark.parametrize("copies", [2, 5])
+def test_a_lesson_of_weight_w_teaches_what_w_copies_do(spec: str, copies: int) -> None:
+    """Of weight 1 / W each, beside one of w / W: up to rounding."""
+    policy, most = registry.parse(spec), 8
+    one = policy.observe(policy.init(3), 3, lesson(copies / most))
+    several = policy.init(3)
+    for _ in range(copies):
+        several = policy.observe(several, 3, lesson(1 / most))
+    assert several == pytest.approx(one, rel=1e-9)
+    assert one != policy.init(3)
+
+
+@pytest.mark.parametrize("spec", [*registry.POLICIES])
+def test_every_policy_that_ships_weighs(spec: str) -> None:
+    """None of them needs smaller losses in the place of weights."""
+    assert is_weighing(registry.create(spec))
+
+
+class Plain:
+    """A policy of somebody's own that knows nothing of weights: its state is the last loss of arm 0."""
+
+    def init(self, arms: int) -> tuple[float, ...]:
+        """Begin with nothing."""
+        return (0.0,)
+
+    def propensities(self, state: tuple[float, ...], arms: int) -> tuple[float, ...]:
+        """Ask the first."""
+        return (1.0,) + (0.0,) * (arms - 1)
+
+    def select(self, state: tuple[float, ...], arms: int, u: float) -> tuple[int, ...]:
+        """Ask the first."""
+        return (0,)
+
+    def observe(self, state: tuple[float, ...], arms: int, lesson: Lesson) -> tuple[float, ...]:
+        """Keep its loss."""
+        loss = lesson.losses[0]
+        return state if loss is None else (loss,)
+
+
+class Knowing(Plain):
+    """One that weighs: it keeps the weight, too."""
+
+    weighs = True
+
+    def observe(self, state: tuple[float, ...], arms: int, lesson: Lesson) -> tuple[float, ...]:
+        """Keep the weight."""
+        return (lesson.weight,)
+
+
+def test_a_policy_of_ones_own_says_whether_it_weighs() -> None:
+    """By an attribute of its class."""
+    assert not is_weighing(outside("tests.unit.policies.test_weights:Plain", {}))
+    assert is_weighing(outside("tests.unit.policies.test_weights:Knowing", {}))
+
+
+@pytest.mark.parametrize("spec", ["epsilon_greedy", "ucb1", "thompson", "exp3(eta=0.2)", "discounted_ucb"])
+def test_the_arm_of_the_least_weighted_loss_is_found(spec: str) -> None:
+    """Arm 0 errs in 1 of 10 queries, which weigh 8; arm 1 in 4 of 10, which weigh 1. By number arm 0 is the best."""
+    policy, random = registry.parse(spec), np.random.default_rng(3)
+    state = policy.init(2)
+    for _ in range(6_000):
+        is_heavy = random.random() < 0.2
+        losses = (float(is_heavy and random.random() < 0.5), float(not is_heavy and random.random() < 0.5))
+        chosen, shares = policy.select(state, 2, random.random()), policy.propensities(state, 2)
+        seen = tuple([losses[arm] if arm in chosen else None for arm in range(2)])
+        state = policy.observe(state, 2, Lesson(chosen, shares, seen, weight=1.0 if is_heavy else 0.125))
+    weights = policy.weights(state, 2)
+    assert weights[1] > 0.8, weights
