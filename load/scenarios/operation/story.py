@@ -16,7 +16,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from load.figures import NONE, SHOWN, SHOWN_MIB, SHOWN_S, Better, Figures, Kind, at_most
+from load.figures import FAULTS, NONE, SHOWN, SHOWN_MIB, SHOWN_S, Better, Figures, Kind, at_most
 from load.harness import topics
 from load.harness.progress import say
 from load.results.results import Result
@@ -36,7 +36,7 @@ _STORY = Kind("s", Better.LOWER, 0.5, 0.5)
 FIGURES = Figures(
     _STORY("p50_s", "max_s", must=at_most(_MUST_S)),
     SHOWN_S("cpu_s", "at_p50_s", "at_max_s", "search_p50_s", "search_max_s", "write_s"),
-    SHOWN("untold", must=NONE),
+    FAULTS("untold", must=NONE),
     SHOWN("queries"),
     SHOWN_MIB("log_mib"),
 )

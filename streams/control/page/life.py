@@ -41,7 +41,7 @@ def silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
             text = f"{name} was stopped {process['age_s']:.0f} s ago, the last of its role: {_missing(role)}"
             yield Alert(level="bad", text=text, command=run(role))
         elif is_last:
-            text = f"{heard}: {_missing(role)}; `skysail run` starts again what it has started and ended, else:"
+            text = f"{heard}: {_missing(role)}; `skysail run` starts again what has ended{_hanging(process)}. Else:"
             yield Alert(level="bad", text=text, command=run(role))
         else:
             yield Alert(level="warn", text=f"{heard}; others of its role go on", command=skysail("doctor"))
@@ -84,6 +84,13 @@ def working_off(processes: Sequence[ProcessRow]) -> frozenset[str]:
         if (process["back_s"] is not None and process["back_s"] < WORKED_OFF_S)
         or (process["restarts"] and (process["up_s"] or 0.0) < WORKED_OFF_S)
     )
+
+
+def _hanging(process: ProcessRow) -> str:
+    """Say how a process that does nothing is made to end; nobody else may do it, as it may only be slow."""
+    if process["pid"] is None:
+        return ", and nothing that hangs"
+    return f", and nothing that hangs: if process {process['pid']:.0f} is still there, kill -9 {process['pid']:.0f}"
 
 
 def _missing(role: str) -> str:

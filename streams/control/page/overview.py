@@ -318,6 +318,7 @@ def _process(entry: Figures, history: History, then_us: int, now_us: int) -> Pro
         role=entry["role"],
         silent=is_silent(entry, then_us),
         stopped=is_stopped(entry),
+        pid=gauges.get("pid"),
         age_s=round(max(now_us - entry["time_us"], 0) / 1e6, 1),
         up_s=gauges.get("uptime_s"),
         restarts=entry.get("restarts", 0),

@@ -135,6 +135,7 @@ class ProcessRow(TypedDict):
     role: str
     silent: bool
     stopped: bool  # in good order, as it said itself
+    pid: float | None  # on its machine
     age_s: float
     up_s: float | None
     restarts: int

@@ -152,8 +152,18 @@ def test_a_silent_role_stands_at_the_top_with_how_to_start_it() -> None:
     page.report("worker.svc@1")
     page.later(12)
     page.everybody()
-    text = "worker.svc@1 was last heard 12 s ago: its model answers nothing; `skysail run` starts again what it has"
-    assert page.texts() == [f"bad: {text} started and ended, else: $ skysail run --role worker --model svc"]
+    text = "worker.svc@1 was last heard 12 s ago: its model answers nothing; `skysail run` starts again what has ended"
+    assert page.texts() == [f"bad: {text}, and nothing that hangs. Else: $ skysail run --role worker --model svc"]
+
+
+def test_a_process_that_hangs_is_named_by_its_number() -> None:
+    """Nobody ends it by himself, as it may only be slow: who is called at night is told how."""
+    page = Page()
+    page.report("worker.svc@1", pid=4711.0)
+    page.later(12)
+    page.everybody()
+    (text,) = page.texts()
+    assert "if process 4711 is still there, kill -9 4711. Else:" in text
 
 
 def test_a_recorder_is_missed_only_where_there_was_one() -> None:
