@@ -23,7 +23,7 @@ export DEMO_RATE ?= 100
 BENCH_SECONDS ?= 9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint sanitize docs wheel clean
+.PHONY: help demo test bench lint sanitize docs wheel sbom audit clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -54,6 +54,12 @@ wheel: | $(BIN)/python  ## the package for machines without a compiler, of this 
 	@rm -rf build
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@$(BIN)/python .ci/wheel
+
+sbom: $(VENV)/test.stamp  ## what an installation is made of, as CycloneDX, in dist/sbom.json
+	@.ci/contents sbom
+
+audit: $(VENV)/test.stamp  ## known vulnerabilities of what is installed, where the data on them can be reached
+	@.ci/contents audit
 
 clean:  ## remove what was set up and produced
 	rm -rf $(VENV) build dist reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache *.egg-info

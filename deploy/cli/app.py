@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import difflib
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,7 @@ skysail app set digits models=svc,forest@nightly       forest answers in the ver
 skysail app apply                      the models and applications of the settings file
 skysail app list
 skysail app show digits
+skysail app contexts digits            users whose weights differ most from the others'
 skysail app promote digits --policy thompson               it decides, if the feedback shows that it is better
 skysail app promote digits --policy thompson --apprentice  it learns along until it is as good, then decides
 skysail app promote digits --end
@@ -151,6 +154,27 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
         if unset := [key for key, text in worded.items() if text == UNSET]:
             echo(f"not set: {', '.join(unset)}")
         promotions.print_course(settings, codec, POLICY, name)
+
+
+@app.command()
+@click.argument("name")
+@json_option
+@with_settings
+def contexts(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Show which contexts of application NAME are decided for most differently from the others.
+
+    Of the last thousand contexts that asked: the weights of their states, and how far they are from the mean of all.
+    `skysail story --application NAME --context CONTEXT` shows one of them.
+    """
+    from deploy.state.differing import read_differing  # with NumPy, which other commands need not
+    from streams.story import differing
+
+    told = partial(echo, err=True)
+    found = asyncio.run(read_differing(settings, codec_for(settings), name, told))
+    if as_json:
+        print_json(differing.document(found))
+    else:
+        echo(*differing.lines(found))
 
 
 @app.command("backfill")

@@ -54,14 +54,19 @@ async def read_context(
         message = f"there is no topic {settings.prefix}.{topics.PREDICTIONS}; `skysail topics create` makes it"
         raise UsageError(message)
     answers, notes = await _answers(settings, codec, application, context, counts, told)
-    found = await _states(settings, codec, names(application, context), counts.get(topics.OBSERVATIONS, 1))
+    found = await stored(settings, codec, names(application, context), counts.get(topics.OBSERVATIONS, 1))
     name = which(found, answers)
     return ContextStory(application, context, name, dict(found)[name], tuple(answers), tuple(notes))
 
 
-async def _states(
+async def stored(
     settings: Settings, codec: Codec, wanted: Sequence[str], partitions: int
 ) -> list[tuple[str, PolicyState | None]]:
+    """Return states by their names; None = none is stored.
+
+    Raises:
+        StoreUnavailableError: the store does not answer.
+    """
     store = state_store(settings, codec, _TIMEOUT_S)
     keys = {name: StateKey(state_partition(name, partitions), name) for name in wanted}
     try:
@@ -81,35 +86,61 @@ async def _answers(
 ) -> tuple[list[Told[Prediction]], list[str]]:
     """Return the last answers, the newest first, and what was not read."""
     count = counts[topics.PREDICTIONS]
-    numbers = range(count) if context is None else [partition_of(context.encode(), count)]
+    numbers: Sequence[int] = range(count) if context is None else [partition_of(context.encode(), count)]
     found: dict[tuple[int, int], Told[Prediction]] = {}
 
     def enough(records: Sequence[Record]) -> bool:
         for record in records:
-            said = _decoded(codec, record)
+            said = decoded(codec, record)
             if said is not None and (said.application, said.context) == (application, context):
                 found[record.partition, record.offset] = Told(record.position, record.timestamp_us, said)
         return len(found) >= LAST
 
-    def heard(result: SearchResult) -> None:
-        if result.bytes > 1 << 26:
-            told(f"{topics.PREDICTIONS}: {result.bytes / 1e6:,.0f} MB")
-
-    search = KafkaSearch(connection(settings), {topics.PREDICTIONS: count})
     needle = (application if context is None else context).encode()
-    with answering(settings):
-        await search.start()
-        try:
-            places = [(topics.PREDICTIONS, number) for number in numbers]
-            result = await search.find_newest(places, (needle,), MOST_BYTES, enough, heard)
-        finally:
-            await search.stop()
+    result = await searched(settings, numbers, needle, MOST_BYTES, enough, told)
     newest = sorted(found.values(), key=lambda one: one.said.answered_us, reverse=True)[:LAST]
     is_cut = not result.is_all and len(newest) < LAST
     return newest, [f"only the newest {MOST_BYTES >> 20} MiB of its answers' partition were read"] * is_cut
 
 
-def _decoded(codec: Codec, record: Record) -> Prediction | None:
+async def searched(
+    settings: Settings,
+    numbers: Sequence[int],
+    needle: bytes,
+    most_bytes: int,
+    enough: Callable[[Sequence[Record]], bool],
+    told: Callable[[str], None],
+) -> SearchResult:
+    """Search partitions of `predictions` from their ends back.
+
+    Args:
+        settings: of the deployment.
+        numbers: of the partitions.
+        needle: that a record holds.
+        most_bytes: that are read, about.
+        enough: tells whether the search may end, by all that was found.
+        told: hears how far a long search is.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+
+    def heard(result: SearchResult) -> None:
+        if result.bytes > 1 << 26:
+            told(f"{topics.PREDICTIONS}: {result.bytes / 1e6:,.0f} MB")
+
+    search = KafkaSearch(connection(settings), {topics.PREDICTIONS: max(numbers) + 1})
+    with answering(settings):
+        await search.start()
+        try:
+            places = [(topics.PREDICTIONS, number) for number in numbers]
+            return await search.find_newest(places, (needle,), most_bytes, enough, heard)
+        finally:
+            await search.stop()
+
+
+def decoded(codec: Codec, record: Record) -> Prediction | None:
+    """Return the prediction that a record is; None = it is none."""
     try:
         return codec.decode(Prediction, record.value or b"")
     except DecodeError:

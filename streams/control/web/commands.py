@@ -64,6 +64,10 @@ def _context(query: Mapping[str, str]) -> tuple[str, ...]:
     return ("story", "--json", f"--application={_value(query, 'application')}", *_options(query, ("context",)))
 
 
+def _contexts(query: Mapping[str, str]) -> tuple[str, ...]:
+    return ("app", "contexts", "--json", "--", _name(query, "application"))
+
+
 def _letters(query: Mapping[str, str]) -> tuple[str, ...]:
     return ("dlq", "list", "--json", *_options(query, _LETTERS))
 
@@ -117,7 +121,8 @@ def _name(given: Mapping[str, str], name: str) -> str:
 
 
 _READING: Final[Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]]] = {
-    "/api/story": _story, "/api/context": _context, "/api/letters": _letters, "/api/letter": _letter, "/api/lag": _lag,
+    "/api/story": _story, "/api/context": _context, "/api/contexts": _contexts, "/api/lag": _lag,
+    "/api/letters": _letters, "/api/letter": _letter,
 }  # fmt: skip
 _ACTING: Final[Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]]] = {
     "redrive": _redrive, "promote": _promote, "rollback": _rollback,

@@ -55,6 +55,16 @@ function context(found) {
   const stories = answers.map(one => node("li", [`${time(one.sent_us || one.received_us)} `, button(`story of ${one.query_id}`, () => tell(one.query_id), `story ${one.query_id}`)]));
   return [list, ...(stories.length ? [node("h3", "Its last answers"), node("ul", stories)] : []), whole_of("all of it", found)];
 }
+const DIFFERING = [["context", "Context", "", value => value], ["distance", "Distance", "from the mean", percent], ["weights", "Weights", "", value => value], ["lessons", "Lessons", "", whole]];
+const shares = weights => Object.entries(weights).sort((a, b) => b[1] - a[1]).slice(0, 3).map(([name, share]) => `${name} ${percent(share)}`).join(", ");
+function differing(found) {
+  const rows = found.contexts.map(one => ({ ...one, weights: shares(one.weights), context: button(one.context, () => contextOf(found.application, one.context), `context ${one.context}`) }));
+  return [node("p", `usually ${shares(found.usual)}, in the mean of ${whole(found.among)} contexts that asked last`, "dim"), ...(rows.length ? [table("Contexts that differ most", DIFFERING, rows)] : [])];
+}
+function contextOf(application, name) {
+  place("context-of").value = application; place("context").value = name;
+  return into("story", () => asked("/api/context", { application, context: name }), context);
+}
 const GROUP = [["topic", "Topic", "", value => value], ["cause", "Cause", "", value => value], ["application", "Application", "", value => value], ["letters", "Letters", "", whole], ["redriven", "Sent again", "", whole],
   ["bytes", "Bytes", "", whole], ["oldest", "Oldest", "", value => value], ["newest", "Newest", "", value => value], ["doing", "", "", value => value]];
 function groups(found) {
@@ -93,7 +103,8 @@ export function log(process) {
 
 export function begin() {
   place("ask").onsubmit = event => { event.preventDefault(); tell(place("ask-id").value.trim(), place("ask-at").value.trim()); };
-  place("ask-context").onsubmit = event => { event.preventDefault(); into("story", () => asked("/api/context", { application: place("context-of").value.trim(), context: place("context").value.trim() }), context); };
+  place("ask-context").onsubmit = event => { event.preventDefault(); contextOf(place("context-of").value.trim(), place("context").value.trim()); };
+  place("differing").onclick = () => place("context-of").reportValidity() && into("story", () => asked("/api/contexts", { application: place("context-of").value.trim() }), differing);
   place("token-form").onsubmit = event => { event.preventDefault(); token = place("token").value.trim(); place("act").hidden = !token; put("done", node("p", token ? "it is sent with what is asked from now on, until this window is closed" : "no token", "dim")); };
   place("act").onsubmit = event => {
     event.preventDefault(); const action = event.submitter.value, model = place("act-model").value.trim();

@@ -190,6 +190,30 @@ async def test_a_context_is_shown_with_its_state_and_its_last_answers(tmp_path: 
         await tab.until(f"location.pathname === '/story/{QUERY}'")
 
 
+async def test_the_contexts_that_differ_most_lead_to_their_states(tmp_path: Path) -> None:
+    """A click on one shows its state and its last answers."""
+    ann = {
+        "context": "ann",
+        "distance": 0.81,
+        "weights": {"forest": 0.1, "linear": 0.9},
+        "lessons": 30,
+        "query_id": QUERY,
+    }
+    found = {"application": "fraud", "among": 21, "usual": {"forest": 0.9, "linear": 0.1}, "contexts": [ann]}
+    said = {"state": "fraud/ann", "notes": [], "stored": {"policy": "exp4", "version": 30}, "answers": []}
+    known = {"app contexts": json.dumps(found).encode(), "story --json --application": json.dumps(said).encode()}
+    end, run = now_us(), NotedCommands(known)
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "reader-0123456789")
+        await tab.js("document.getElementById('context-of').value = 'fraud'")
+        await tab.js("document.getElementById('differing').click()")
+        await tab.until("document.getElementById('story').textContent.includes('21 contexts')")
+        assert run.ran[-1] == ("app", "contexts", "--json", "--", "fraud")
+        await tab.js("document.querySelector('#story button').click()")
+        await tab.until("document.getElementById('story').textContent.includes('fraud/ann')")
+    assert run.ran[-1] == ("story", "--json", "--application=fraud", "--context=ann")
+
+
 @pytest.mark.parametrize("application", [None, "fraud"])
 async def test_what_is_sent_again_is_what_the_row_is_about(tmp_path: Path, application: str | None) -> None:
     """Most letters tell of no application: those alone are meant then, and a dry run sends nothing."""
