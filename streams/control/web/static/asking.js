@@ -52,7 +52,8 @@ function context(found) {
   const stored = found.stored, answers = found.answers.map(record);
   const facts = [["state", found.state], ["policy", stored?.policy ?? "none is stored: decided as for a new context"], ["lessons", stored ? whole(stored.version) : "0"], ...found.notes.map(note => ["note", note])];
   const list = node("dl", facts.flatMap(([name, value]) => [node("dt", name), node("dd", String(value))]));
-  const stories = answers.map(one => node("li", [`${time(one.sent_us || one.received_us)} `, button(`story of ${one.query_id}`, () => tell(one.query_id), `story ${one.query_id}`)]));
+  const said = one => `${time(one.sent_us || one.received_us)} ${[one.status?.toLowerCase(), one.reason, one.message].filter(Boolean).join(", ")} `;
+  const stories = answers.map(one => node("li", [said(one), button(`story of ${one.query_id}`, () => tell(one.query_id), `story ${one.query_id}`)]));
   return [list, ...(stories.length ? [node("h3", "Its last answers"), node("ul", stories)] : []), whole_of("all of it", found)];
 }
 const DIFFERING = [["context", "Context", "", value => value], ["distance", "Distance", "from the mean", percent], ["weights", "Weights", "", value => value], ["lessons", "Lessons", "", whole]];
@@ -64,6 +65,10 @@ function differing(found) {
 function contextOf(application, name) {
   place("context-of").value = application; place("context").value = name;
   return into("story", () => asked("/api/context", { application, context: name }), context);
+}
+export function lately(application) {
+  place("asked").scrollIntoView();
+  return contextOf(application, "");
 }
 const GROUP = [["topic", "Topic", "", value => value], ["cause", "Cause", "", value => value], ["application", "Application", "", value => value], ["letters", "Letters", "", whole], ["redriven", "Sent again", "", whole],
   ["bytes", "Bytes", "", whole], ["oldest", "Oldest", "", value => value], ["newest", "Newest", "", value => value], ["doing", "", "", value => value]];

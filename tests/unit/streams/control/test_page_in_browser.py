@@ -190,6 +190,20 @@ async def test_a_context_is_shown_with_its_state_and_its_last_answers(tmp_path: 
         await tab.until(f"location.pathname === '/story/{QUERY}'")
 
 
+async def test_an_alert_leads_to_the_answers_that_show_it(tmp_path: Path) -> None:
+    """One click: the last answers of its application, each with its story."""
+    answer = {"query_id": QUERY, "sent_us": 1, "status": "DEFAULT", "reason": "invalid_input", "message": "takes 4"}
+    said = {"state": "fraud", "notes": [], "stored": None, "answers": [{"record": answer}]}
+    end, run = now_us(), NotedCommands({"story --json --application": json.dumps(said).encode(), **SAID})
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "reader-0123456789")
+        await tab.js("document.querySelector('#alerts [data-key^=\"answers fraud\"]').click()")
+        await tab.until("document.getElementById('story').textContent.includes('default, invalid_input, takes 4')")
+        assert run.ran[-1] == ("story", "--json", "--application=fraud")
+        await tab.js("document.querySelector('#story button').click()")
+        await tab.until(f"location.pathname === '/story/{QUERY}'")
+
+
 async def test_the_contexts_that_differ_most_lead_to_their_states(tmp_path: Path) -> None:
     """A click on one shows its state and its last answers."""
     ann = {
