@@ -92,7 +92,7 @@ async def _answers(
     def enough(records: Sequence[Record]) -> bool:
         for record in records:
             said = decoded(codec, record)
-            if said is not None and (said.application, said.context) == (application, context):
+            if said is not None and said.application == application and context in {None, said.context}:
                 found[record.partition, record.offset] = Told(record.position, record.timestamp_us, said)
         return len(found) >= LAST
 

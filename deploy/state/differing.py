@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
 
 MOST_CONTEXTS: Final = 1_000
-MOST_BYTES: Final = 64 << 20  # of predictions
+MOST_BYTES: Final = 16 << 20  # of predictions: a second
 
 
 async def read_differing(

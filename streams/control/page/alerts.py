@@ -12,7 +12,7 @@ from streams.control.page.advice import application
 from streams.control.page.life import absence, deaths, returns, silence, working_off
 from streams.control.page.mute_models import mute
 from streams.control.page.outages import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
-from streams.control.page.page_types import WORKER, Alert, run, skysail
+from streams.control.page.page_types import WORKER, Alert, of, run, skysail
 from streams.control.page.worse import worse
 from streams.operators.statistics import from_label
 
@@ -115,7 +115,7 @@ def alerts(
         *(() if back else returns(others)),
         *worse(risen_losses),
         *(
-            each
+            of(row["name"], each)
             for row in applications
             for each in application(
                 row, minute, served, {*follows, *_consequences(row, returned, worsened)}, is_busy=is_busy

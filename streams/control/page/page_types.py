@@ -7,7 +7,7 @@ Commands are quoted, since the names in them come off a topic.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from streams.control.history import Series
@@ -21,6 +21,7 @@ class Alert(TypedDict):
     level: Literal["bad", "warn"]  # users notice it; it may become so
     text: str
     command: str
+    application: NotRequired[str]  # whose answers show it
 
 
 class VersionRow(TypedDict):
@@ -174,6 +175,11 @@ class Overview(TypedDict):
     applications: list[ApplicationRow]
     processes: list[ProcessRow]
     dead_letters: list[LetterRow]
+
+
+def of(application: str, alert: Alert) -> Alert:
+    """Return an alert as one whose cause the last answers of an application show."""
+    return {**alert, "application": application}
 
 
 def skysail(*words: str) -> str:

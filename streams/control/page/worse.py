@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from streams.control.page.page_types import Alert, skysail
+from streams.control.page.page_types import Alert, of, skysail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,14 +28,14 @@ def _served(served: WorseLoss, models: Sequence[WorseLoss]) -> Alert:
         f"answers of {served.application} have become worse: loss {_levels(served)}, since {_time(served.since_us)};"
         f" {whose}. Inputs, labels or models have changed"
     )
-    return Alert(level="bad", text=text, command=skysail("app", "show", served.application))
+    return of(served.application, Alert(level="bad", text=text, command=skysail("app", "show", served.application)))
 
 
 def _models(application: str, models: Sequence[WorseLoss]) -> Alert:
     """Tell of models that became worse while what is served did not: the policy asks others."""
     told = ", ".join(f"{each.model} {_levels(each)}, since {_time(each.since_us)}" for each in models)
     text = f"{application}: a model has become worse, what is served has not: loss of {told}"
-    return Alert(level="warn", text=text, command=skysail("app", "show", application))
+    return of(application, Alert(level="warn", text=text, command=skysail("app", "show", application)))
 
 
 def _levels(each: WorseLoss) -> str:

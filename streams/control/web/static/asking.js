@@ -27,9 +27,8 @@ const LEG = [["model", "Model", "", value => value], ["on_way", "On its way", "m
   ["rows", "Batch", "rows", whole], ["spare", "In time by", "ms", few], ["fate", "Outcome", "", value => value]];
 const leg = one => ({ model: `${one.model} ${one.version}`.trim() + (one.is_shadow ? " (shadow)" : ""), on_way: ms(one.on_way_us), waited: ms(one.batch?.waited_us), predicted: ms(one.batch?.predict_us),
   rows: one.batch?.rows ?? null, spare: ms(one.spare_us), fate: one.is_late ? "LATE" : `${one.outcome}${one.message ? `: ${one.message}` : ""}`.toLowerCase() });
-const record = one => one?.record ?? one?.said ?? one ?? {};
 function story(found) {
-  const answer = record(found.answers[0]), query = record(found.queries[0]), decision = answer.decision, observation = record(found.observations[0]);
+  const [answer = {}] = found.answers, [query = {}] = found.queries, [observation = {}] = found.observations, decision = answer.decision;
   const facts = [["asked", time(answer.sent_us || query.sent_us)], ["application", answer.application ?? query.application], ["context", answer.context ?? query.context ?? "none"]];
   if (decision) facts.push(["decided by", `${decision.policy}, state version ${decision.state_version}`], ["probabilities", decision.arms.map((name, at) => `${name} ${percent(decision.propensities[at])}`).join(", ")]);
   if (answer.answered_us) facts.push(["answered", `${answer.status} ${answer.reason ?? ""} after ${few((answer.answered_us - (answer.sent_us || answer.received_us)) / 1000)} ms, due after ${few((answer.deadline_us - (answer.sent_us || answer.received_us)) / 1000)} ms`], ["answer", JSON.stringify(answer.answer ?? answer.best)]);
@@ -49,10 +48,11 @@ export function tell(id, at = "") {
 }
 
 function context(found) {
-  const stored = found.stored, answers = found.answers.map(record);
+  const stored = found.stored, answers = found.answers;
   const facts = [["state", found.state], ["policy", stored?.policy ?? "none is stored: decided as for a new context"], ["lessons", stored ? whole(stored.version) : "0"], ...found.notes.map(note => ["note", note])];
   const list = node("dl", facts.flatMap(([name, value]) => [node("dt", name), node("dd", String(value))]));
-  const stories = answers.map(one => node("li", [`${time(one.sent_us || one.received_us)} `, button(`story of ${one.query_id}`, () => tell(one.query_id), `story ${one.query_id}`)]));
+  const said = one => `${time(one.sent_us || one.received_us)} ${[one.status?.toLowerCase(), one.reason, one.message].filter(Boolean).join(", ")} `;
+  const stories = answers.map(one => node("li", [said(one), button(`story of ${one.query_id}`, () => tell(one.query_id), `story ${one.query_id}`)]));
   return [list, ...(stories.length ? [node("h3", "Its last answers"), node("ul", stories)] : []), whole_of("all of it", found)];
 }
 const DIFFERING = [["context", "Context", "", value => value], ["distance", "Distance", "from the mean", percent], ["weights", "Weights", "", value => value], ["lessons", "Lessons", "", whole]];
@@ -64,6 +64,10 @@ function differing(found) {
 function contextOf(application, name) {
   place("context-of").value = application; place("context").value = name;
   return into("story", () => asked("/api/context", { application, context: name }), context);
+}
+export function lately(application) {
+  place("asked").scrollIntoView();
+  return contextOf(application, "");
 }
 const GROUP = [["topic", "Topic", "", value => value], ["cause", "Cause", "", value => value], ["application", "Application", "", value => value], ["letters", "Letters", "", whole], ["redriven", "Sent again", "", whole],
   ["bytes", "Bytes", "", whole], ["oldest", "Oldest", "", value => value], ["newest", "Newest", "", value => value], ["doing", "", "", value => value]];

@@ -18,7 +18,8 @@ const fits = (...names) => !wanted || names.some(name => String(name ?? "").toLo
 
 function show(status) {
   const view = status.overview;
-  put("alerts", ...(view.alerts.length ? view.alerts : [summary(view)]).map(alert));
+  const lately = found => found.application ? [button("its last answers", () => asking.lately(found.application), `answers ${found.application} ${found.command}`)] : [];
+  put("alerts", ...(view.alerts.length ? view.alerts : [summary(view)]).map(found => alert(found, ...lately(found))));
   const steps = marked(view.steps, status.time_us), rows = view.applications.filter(row => fits(row.name, ...row.models.map(model => model.name)));
   const cards = rows => rows.map(row => application({ ...row, serving: view.serving[row.name], marks: steps.filter(concerns(row)) }));
   const quiet = rows.filter(isIdle), idle = quiet.length > 1 ? quiet : [], busy = rows.filter(row => !idle.includes(row));

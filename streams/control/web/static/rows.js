@@ -102,7 +102,7 @@ export function links() {
   const there = Object.entries(PARTS).filter(([id]) => document.getElementById(id)?.childElementCount);
   return there.map(([id, name]) => { const made = node("a", name); made.href = `#${id}`; made.dataset.key = `to ${id}`; return made; });
 }
-export function alert(found) { return node("div", [node("span", found.text), ...(found.command ? [command(found.command)] : [])], `alert ${found.level}`); }
+export function alert(found, ...more) { return node("div", [node("span", found.text), ...(found.command ? [command(found.command)] : []), ...more], `alert ${found.level}`); }
 export function summary(view) {
   if (!view.processes.some(process => process.role !== "control")) return { level: "warn", text: "nothing has reported yet", command: "skysail doctor" };
   const rate = view.applications.reduce((sum, row) => sum + row.rate, 0);

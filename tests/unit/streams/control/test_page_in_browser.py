@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from schemas.records import Outcome
 from streams.control.web.commands import acting
 from streams.gateway.protocol.values import RequestRefusedError
+from streams.story import differing
+from streams.story.differing import DifferingContext, DifferingContexts
+from streams.story.words import document
 from tests.browser import CHROMIUM, browser
+from tests.loops import Loop, digits
 from tests.pages import TOKENS, NotedCommands, busy_state, empty_state, now_us, page, served
+from tests.stories import known, told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,15 +42,22 @@ GROUP = {
     "topic": "feedback", "cause": "unmatched", "application": "fraud", "letters": 30, "redriven": 0, "bytes": 360,
     "oldest": "yesterday", "newest": "today",
 }  # fmt: skip
-STORY = {
-    "answers": [{"record": {"application": "fraud", "sent_us": 1, "answered_us": 21_001, "deadline_us": 100_001}}],
-    "queries": [], "observations": [], "late": [], "dead_letters": [], "notes": [], "legs": [], "change": None,
-}  # fmt: skip
+
+
+def asked(answer: object = 7) -> Loop:
+    """Return a loop that has answered one query, whose models answer so."""
+    models = {"good": lambda _: answer, "bad": lambda _: answer}
+    loop = Loop(models, digits(slo_ms=100.0), has_workers=True)
+    loop.query(QUERY, slo_ms=100.0)
+    loop.driver.run(3.0)
+    return loop
+
+
 SAID = {
     "dlq list": json.dumps([GROUP]).encode(),
     "dlq show": json.dumps([LETTER]).encode(),
     "dlq redrive": b'{"dry_run": false, "sent": {"feedback": 30}, "refused": {}}',
-    "story": json.dumps(STORY).encode(),
+    "story": json.dumps(document(told(asked(), QUERY))).encode(),
 }
 CHECKS = (Path(__file__).parents[3] / "page_checks.js").read_text(encoding="utf-8")
 
@@ -145,7 +158,7 @@ async def test_one_click_leads_from_a_dead_letter_to_its_query_and_a_token_sends
         await tab.js("document.querySelector('#letters [data-key^=show]').click()")
         await tab.until("document.querySelector('#lying .letter button') !== null")
         await tab.js("document.querySelector('#lying .letter button').click()")
-        await tab.until("document.getElementById('story').textContent.includes('21')")
+        await tab.until("document.getElementById('story').textContent.includes('due after 100 ms')")
         assert run.ran[-1] == ("story", "--json", "--", QUERY)
         assert await tab.js("location.pathname") == f"/story/{QUERY}"
         await _refuses_strangers(address, run)
@@ -175,9 +188,7 @@ async def test_a_click_tells_which_partition_is_stuck(tmp_path: Path) -> None:
 
 async def test_a_context_is_shown_with_its_state_and_its_last_answers(tmp_path: Path) -> None:
     """From there one click leads to a query's story."""
-    answers = [{"record": {"query_id": QUERY, "sent_us": 1}}]
-    stored = {"policy": "exp3", "version": 1_234}
-    said = {"state": "fraud/ann", "notes": [], "stored": stored, "answers": answers}
+    said = {**known(asked()), "stored": {"policy": "exp3", "version": 1_234}}
     end, run = now_us(), NotedCommands({"story --json --application": json.dumps(said).encode(), **SAID})
     async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
         await _give_token(tab, "reader-0123456789")
@@ -190,19 +201,25 @@ async def test_a_context_is_shown_with_its_state_and_its_last_answers(tmp_path: 
         await tab.until(f"location.pathname === '/story/{QUERY}'")
 
 
+async def test_an_alert_leads_to_the_answers_that_show_it(tmp_path: Path) -> None:
+    """One click: the last answers of its application, each with its story."""
+    said = json.dumps(known(asked(Outcome.INVALID))).encode()
+    end, run = now_us(), NotedCommands({"story --json --application": said, **SAID})
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "reader-0123456789")
+        await tab.js("document.querySelector('#alerts [data-key^=\"answers fraud\"]').click()")
+        await tab.until("document.getElementById('story').textContent.includes('default, invalid_input')")
+        assert run.ran[-1] == ("story", "--json", "--application=fraud")
+        await tab.js("document.querySelector('#story button').click()")
+        await tab.until(f"location.pathname === '/story/{QUERY}'")
+
+
 async def test_the_contexts_that_differ_most_lead_to_their_states(tmp_path: Path) -> None:
     """A click on one shows its state and its last answers."""
-    ann = {
-        "context": "ann",
-        "distance": 0.81,
-        "weights": {"forest": 0.1, "linear": 0.9},
-        "lessons": 30,
-        "query_id": QUERY,
-    }
-    found = {"application": "fraud", "among": 21, "usual": {"forest": 0.9, "linear": 0.1}, "contexts": [ann]}
-    said = {"state": "fraud/ann", "notes": [], "stored": {"policy": "exp4", "version": 30}, "answers": []}
-    known = {"app contexts": json.dumps(found).encode(), "story --json --application": json.dumps(said).encode()}
-    end, run = now_us(), NotedCommands(known)
+    ann = DifferingContext("ann", (0.1, 0.9), 0.81, 30, QUERY)
+    found = differing.document(DifferingContexts("fraud", ("forest", "linear"), (0.9, 0.1), 21, (ann,)))
+    said = {"app contexts": json.dumps(found).encode(), "story": json.dumps(known(asked())).encode()}
+    end, run = now_us(), NotedCommands(said)
     async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
         await _give_token(tab, "reader-0123456789")
         await tab.js("document.getElementById('context-of').value = 'fraud'")
@@ -210,7 +227,7 @@ async def test_the_contexts_that_differ_most_lead_to_their_states(tmp_path: Path
         await tab.until("document.getElementById('story').textContent.includes('21 contexts')")
         assert run.ran[-1] == ("app", "contexts", "--json", "--", "fraud")
         await tab.js("document.querySelector('#story button').click()")
-        await tab.until("document.getElementById('story').textContent.includes('fraud/ann')")
+        await tab.until("document.getElementById('story').textContent.includes('Its last answers')")
     assert run.ran[-1] == ("story", "--json", "--application=fraud", "--context=ann")
 
 

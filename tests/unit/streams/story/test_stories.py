@@ -3,52 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from schemas import topics
 from schemas.records import Outcome, Status
 from streams.operators.learn.fold import fold
-from streams.story.building import story
-from streams.story.gathering import Gathering, is_row_of
-from streams.story.learning import StateFold, is_shared, teaches
+from streams.story.gathering import is_row_of
+from streams.story.learning import StateFold
 from streams.story.words import document, lines
 from tests.graphs import loop as graph_loop
 from tests.graphs import picture
-from tests.loops import CODEC, Loop, Slow, Sure, digits
-
-if TYPE_CHECKING:
-    from streams.story.values import StateChange, Story
+from tests.loops import Loop, Slow, Sure, digits
+from tests.stories import WINDOW_US, told
 
 MS = 1_000
-WINDOW_US = 130_000_000  # the loop's learner
 CALL_US, ROW_US = 1_000, 100  # of its workers: what a batch takes, and each of its rows
-
-
-def told(loop: Loop, query_id: str) -> Story:
-    """Return a query's story from all records of a loop."""
-    found = Gathering(CODEC, query_id)
-    names = (*loop.models, *[stage.model for stage in loop.application.stages if stage.model])
-    read = [topics.QUERIES, topics.PREDICTIONS, topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.FEEDBACK]
-    read += [topics.OBSERVATIONS, *map(topics.dead_letters, (topics.QUERIES, topics.FEEDBACK))]
-    for topic in (*read, *map(topics.model_queries, dict.fromkeys(names))):
-        for record in loop.driver.read(topic):
-            found.take(record)
-    return story(found, taught(loop, found))
-
-
-def taught(loop: Loop, found: Gathering) -> StateChange | None:
-    """Return what a query has taught, as the reader of topics folds it."""
-    if not found.observations:
-        return None
-    seen = found.observations[0].said
-    shared = any(is_shared(one) for _, one in loop.observations())
-    learns = StateFold(seen, WINDOW_US)
-    for time_us, one in loop.observations():
-        if teaches(one, seen.decision.state, "digits", is_shared=shared):
-            learns.take(one, time_us)
-    return learns.change
 
 
 def one_model(answer: object, **more: object) -> Loop:
