@@ -50,13 +50,23 @@ class CostMatrix:
         self.most = max(cost for row in self.cells.values() for cost in row.values())
         require(self.most > 0.0, "cost: no mistake costs anything; give at least one a cost above 0")
         require(len(self._classes) <= _MOST_CLASSES, f"cost: more than {_MOST_CLASSES} classes; use '*' for most")
+        if lacking := self._lacking():
+            truth, answer = lacking
+            raise PolicyError(
+                f"cost: nothing says what {answer!r} costs where {truth!r} is true: add"
+                f" `{truth}: {{{answer}: ...}}`, or '*' for all that is not named"
+            )
+
+    def _lacking(self) -> tuple[str, str] | None:
+        """Return a true class and an answer whose cost nothing says; None = there is none."""
+        others = self.cells.get(OTHERS, {})
+        if OTHERS in others:
+            return None
         for truth in sorted(self._classes):
-            for answer in sorted(self._classes - {truth}):
-                require(
-                    self._found(truth, answer) is not None,
-                    f"cost: nothing says what {answer!r} costs where {truth!r} is true: add"
-                    f" `{truth}: {{{answer}: ...}}`, or '*' for all that is not named",
-                )
+            row = self.cells.get(truth, {})
+            if OTHERS not in row and (answers := self._classes - row.keys() - others.keys() - {truth}):
+                return truth, min(answers)
+        return None
 
     def cost(self, truth: str, answer: str) -> float:
         """Return what an answer costs.

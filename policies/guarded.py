@@ -113,8 +113,10 @@ class GuardedSteps:
         found = called(what, lambda: self._own.after(asked, dict(outputs)))
         if found is None:
             return None
-        given, *numbers = read(what, found, "None or an `Ask`", lambda ask: (ask[0], *map(float, ask[1:4])))
-        ask = Ask(self._asked("after", given, asked), *numbers)
+        given = read(
+            what, found, "None or an `Ask`", lambda ask: Ask(ask[0], float(ask[1]), float(ask[2]), float(ask[3]))
+        )
+        ask = given._replace(arms=self._asked("after", given.arms, asked))
         if not 0.0 <= ask.probability <= 1.0 or not 0.0 <= ask.confidence <= 1.0 or not isfinite(ask.threshold):
             raise PolicyError(f"{what} returned {short(found)}; probability and confidence lie in [0, 1]")
         return ask
@@ -231,19 +233,18 @@ def reading(what: str, own: Any, arms: int) -> GuardedRead:
 
 
 def _parts(made: Any) -> tuple[Any, Any, dict[int, float], tuple[Any, ...]]:
-    answers = {int(arm): _plain(answer) for arm, answer in made[2].items()}
+    answers = {int(arm): _finite(answer) for arm, answer in made[2].items()}
     return made[0], made[1], answers, tuple(made[3]) if len(made) > 3 else ()
 
 
-def _plain(number: Any) -> float:
+def _finite(number: Any) -> float:
+    if not isfinite(number):  # of an int without end it is an OverflowError
+        raise ValueError
     return int(number) if isinstance(number, Integral) else float(number)
 
 
 def _number(what: str, value: object) -> float:
-    found = read(what, value, "a number", _plain)
-    if not isfinite(found):
-        raise PolicyError(f"{what} returned {short(value)}; it is finite")
-    return found
+    return read(what, value, "a finite number", _finite)
 
 
 def _unit(what: str, value: object) -> float:

@@ -68,11 +68,6 @@ class LossRule:
         return self.kind in _SPANNED
 
     @property
-    def learns_span(self) -> bool:
-        """Whether the error that costs 1 is learnt where none is given."""
-        return self.has_span and self.span is None
-
-    @property
     def of_scores(self) -> bool:
         """Whether it judges the scores of one model, and not its answer."""
         return self.kind == "log"
@@ -134,7 +129,6 @@ def written(given: object) -> WrittenLoss:
         )
     parts = {str(key): value for key, value in given.items() if key != SPAN}
     text = json.dumps(_plain(parts), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    require(len(text) <= _MOST_TEXT, f"loss: it takes {len(text):,} characters, of {_MOST_TEXT:,} that fit")
     made = rule(text)
     span = None if given.get(SPAN) is None else _width(given[SPAN])
     require(span is None or made.has_span, f"loss {made.kind}: it has no span, as no error of it has a size")
@@ -150,9 +144,16 @@ def rule(text: str) -> LossRule:
     """
     if text in losses.LOSSES:
         return LossRule(text, _plain_judge(text))
+    require(len(text) <= _MOST_TEXT, f"loss: it takes {len(text):,} characters, of {_MOST_TEXT:,} that fit")
     if text.lstrip()[:1] != "{":
         return _own(text, "")
-    given = _read(text)
+    try:
+        return _made(_read(text))
+    except (OverflowError, RecursionError) as error:  # numbers of 400 digits, a thousand levels of braces
+        raise PolicyError(f"loss {text!r:.80}: its numbers or levels are beyond measure ({error})") from error
+
+
+def _made(given: dict[str, Any]) -> LossRule:
     unit = given.pop(UNIT, "")
     require(isinstance(unit, str) and len(unit) <= 16, f"loss: unit is {unit!r}; make it a short text such as EUR")
     require(len(given) == 1, f"loss: name one of {', '.join(MAKERS)}, not {', '.join(given) or 'none'}")

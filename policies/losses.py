@@ -178,7 +178,9 @@ def kind_of(value: Value | None) -> str:
 
 def class_text(value: float | str) -> str:
     """Return a label as classes are named: as text."""
-    return value if isinstance(value, str) else f"{value:.17g}"
+    if isinstance(value, str):
+        return value
+    return f"{value:.17g}" if isinstance(value, float) else str(int(value))  # a bool is 0 or 1
 
 
 def label_of(value: Value | None) -> int | float | str:

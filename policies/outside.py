@@ -165,7 +165,7 @@ class Outside:
         return found(self)
 
     def _call(self, method: str, *given: object) -> Any:
-        return guarded.called(self._of(method), getattr(self.policy, method), *given)
+        return guarded.called(self._of(method), lambda: getattr(self.policy, method)(*given))
 
     def _of(self, method: str) -> str:
         return f"{self.name}.{method}"
@@ -192,15 +192,24 @@ def _start(self: Outside) -> Callable[[State, int], State]:
     return lambda state, arms: self._state("start", state, arms)
 
 
+def _takes_four(policy: Any) -> bool:
+    """Tell whether `combine` is given the features, too; one that does not say what it takes is not."""
+    try:
+        return len(signature(policy.combine).parameters) > 3
+    except BaseException as error:  # noqa: BLE001 - whatever a stranger's attribute does
+        pass_on_interrupt(error)
+        return False
+
+
 def _combine(self: Outside) -> Callable[..., tuple[Value | None, float]]:
     what, should = self._of("combine"), "an answer and a confidence"
-    sees = len(signature(self.policy.combine).parameters) > 3
+    sees = _takes_four(self.policy)
 
     def combine(
         state: State, arms: int, outputs: Mapping[int, ModelOutput], features: tuple[float, ...] = ()
     ) -> tuple[Value | None, float]:
         made = self._call("combine", state, arms, outputs, *([features] if sees else []))
-        answer, confidence = guarded.read(what, made, should, lambda pair: (pair[0], *map(float, pair[1:])))
+        answer, confidence = guarded.read(what, made, should, lambda pair: (pair[0], float(pair[1])))
         if not 0.0 <= confidence <= 1.0 or not isinstance(answer, int | float | str | Tensor | NamedTensors | None):
             raise PolicyError(f"{what} returned {guarded.short(made)}: no answer, or a confidence not in [0, 1]")
         return answer, confidence

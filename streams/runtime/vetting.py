@@ -72,12 +72,19 @@ async def vetted(name: str, patience_s: float = PATIENCE_S, what: str = _POLICY)
 
 def _named(record: Record, codec: Codec) -> Iterator[tuple[str, str]]:
     """Yield the policies and losses from outside that an application or a candidate names, each with what it is."""
+    for name in _readable(_names(record, codec)):
+        if name not in registry.POLICIES and outside.is_outside(name):
+            yield _POLICY, name
+    for path in _readable(_losses(record, codec)):
+        yield _LOSS, path
+
+
+def _readable(names: Iterator[str]) -> Iterator[str]:
+    """Yield names as far as the record can be read; who takes it says what is wrong with the rest."""
     try:
-        names, paths = [*_names(record, codec)], [*_losses(record, codec)]
-    except (DecodeError, PolicyError):  # who takes the record says so
+        yield from names
+    except (DecodeError, PolicyError):
         return
-    yield from ((_POLICY, name) for name in names if name not in registry.POLICIES and outside.is_outside(name))
-    yield from ((_LOSS, path) for path in paths)
 
 
 def _losses(record: Record, codec: Codec) -> Iterator[str]:

@@ -106,6 +106,9 @@ def document(found: DifferingContexts) -> dict[str, Json]:
 
 def lines(found: DifferingContexts) -> Iterator[str]:
     """Yield what a person reads."""
+    if not found.usual:
+        yield f"none of the contexts of {found.application} that asked last has a state whose weights are known here"
+        return
     yield f"usually: {_shares(found.models, found.usual)}, in the mean of {found.among:,} contexts that asked last"
     for one in found.found:
         yield f"{one.distance:6.1%}  {one.context}: {_shares(found.models, one.weights)}, {one.lessons:,} lessons"

@@ -40,6 +40,9 @@ class JoinTerms(NamedTuple):
     span: float | None = None
     forget_us: int = 0
     max_weight: float = 1.0
+    most: int = 0
+    most_context: int = 0
+    teachers: frozenset[str] = frozenset()
 
     def part_of(self, weight: float | None) -> float | None:
         """Return which part of a full lesson feedback of a weight is; None = all of it.
@@ -54,10 +57,6 @@ class JoinTerms(NamedTuple):
                 f"weight {weight:g} is not above 0 and at most {self.max_weight:g}, the application's max_weight"
             )
         return weight / self.max_weight
-
-    most: int = 0
-    most_context: int = 0
-    teachers: frozenset[str] = frozenset()
 
     @property
     def is_bounded(self) -> bool:

@@ -124,6 +124,40 @@ def test_what_is_no_rule_is_refused_with_what_to_write(given: object, says: str)
         written(given)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"zero_one": 1{"0" * 400}}}',
+        f'{{"cost": {{"a": {{"*": 1{"0" * 400}}}}}}}',
+        f'{{"asymmetric": {{"over": 1{"0" * 400}, "under": 1}}}}',
+        f'{{"relative": {{"least": 1{"0" * 400}}}}}',
+        '{"cost": ' * 5_000 + "1" + "}" * 5_000,
+        '{"cost": {"a": {"*": 1}}, "unit": "' + "x" * 100_000 + '"}',
+    ],
+    ids=["number", "cost", "asymmetric", "relative", "levels", "length"],
+)
+def test_a_rule_beyond_measure_is_refused_like_any_other(text: str) -> None:
+    """Whoever follows applications reads it, and goes on."""
+    with pytest.raises(PolicyError):
+        rule(text)
+    assert fault(text)
+
+
+def test_large_whole_numbers_are_classes_as_they_are_written() -> None:
+    """Two ids of 19 digits are two classes, and not one with an exponent."""
+    one, other = 1234567890123456789, 1234567890123456790
+    made = rule(json.dumps({"cost": {str(one): {str(other): 3}, str(other): {str(one): 6}}}))
+    assert (made.loss(other, one), made.loss(one, other), made.loss(one, one)) == (0.5, 1.0, 0.0)
+
+
+def test_a_thousand_classes_are_read_without_a_look_at_each_pair() -> None:
+    """What is lacking is still found, the first of it by name."""
+    whole = {f"c{number}": {"*": 1} for number in range(1_000)}
+    assert rule(json.dumps({"cost": whole})).loss("c1", "c2") == 1.0
+    with pytest.raises(PolicyError, match="nothing says what 'b' costs where 'a' is true"):
+        rule(json.dumps({"cost": {"a": {"c": 1}, "b": {"*": 1}, "c": {"*": 1}}}))
+
+
 def test_a_quantile_costs_what_scikit_learn_says() -> None:
     """Within the span, the mean cost is its pinball loss."""
     labels, answers = RNG.normal(50, 20, 500), RNG.normal(50, 20, 500)

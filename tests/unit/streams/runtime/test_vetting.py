@@ -178,6 +178,15 @@ async def test_a_loss_of_ones_own_is_tried_like_a_policy(folder: Path) -> None:
     assert configuration.applications["app"].application.loss == f"{good}:cost"
 
 
+async def test_a_loss_is_tried_though_what_stands_beside_it_cannot_be_read(folder: Path) -> None:
+    """Who takes the record would else import it where queries are served."""
+    path = f"{module(folder, 'vetted_beside', 'def cost(label, answer): return 0.0')}:cost"
+    given = Application("digits", ("a",), "single", loss=path, apprentice="nonsense((")
+    record = Record(topics.APPLICATIONS, 0, 0, 0, b"digits", CODEC.encode(given))
+    await preparing(CODEC)([record])
+    assert own_loss.is_known(path)
+
+
 async def test_where_no_code_is_allowed_no_loss_is_imported(folder: Path) -> None:
     """The setting is that of policies."""
     name = module(folder, "vetted_not_allowed", "raise AssertionError")

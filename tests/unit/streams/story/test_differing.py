@@ -46,6 +46,9 @@ def test_states_of_other_models_or_of_no_policy_do_not_count() -> None:
     found = differing("fraud", {"a": state(), "b": state(), "lost": lost, "older": older}, {})
     assert {one.context for one in found.found} == {"a", "b"}
     assert differing("fraud", {}, {}).found == differing("fraud", {"lost": lost}, {}).found == ()
+    assert [*lines(differing("fraud", {"lost": lost}, {}))] == [
+        "none of the contexts of fraud that asked last has a state whose weights are known here"
+    ]
 
 
 @given(st.lists(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=5), min_size=1, max_size=15))
