@@ -105,13 +105,13 @@ class LossTrail:
 
     def judge(self, now_us: int) -> None:
         """Look whether the loss has risen, or fallen again."""
-        self.is_fresh = False
-        if not self.before:
-            self._look_for_rise(now_us)
-        elif now_us - self.blocks[0].start_us > USUAL_AFTER_US:
+        is_fresh, self.is_fresh = self.is_fresh, False
+        if self.before and now_us - self.blocks[0].start_us > USUAL_AFTER_US:
             self.before = []
-        else:
+        elif is_fresh and self.before:
             self._look_for_fall()
+        elif is_fresh:
+            self._look_for_rise(now_us)
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -187,10 +187,10 @@ class LossWatch:
                     trail.add(LossSum(loss, more), now_us)
 
     def judge(self, now_us: int) -> None:
-        """Look at some of what has come; all of it makes a round, of which a step begins one at most."""
+        """Look at some of what has come or has risen; all of it makes a round, of which a step begins one at most."""
         if not self._waiting and now_us // STEP_US != self._looked_us // STEP_US:
             self._looked_us, self._may_forget = now_us, True
-            self._waiting = [trail for trail in self._trails.values() if trail.is_fresh]
+            self._waiting = [trail for trail in self._trails.values() if trail.is_fresh or trail.before]
         for trail in self._waiting[-JUDGED_A_CALL:]:
             trail.judge(now_us)
         del self._waiting[-JUDGED_A_CALL:]

@@ -155,6 +155,21 @@ def test_where_nothing_rises_nothing_is_told() -> None:
     assert watched(0.05, 0.05, 0.01) == []
 
 
+def test_what_has_risen_and_gets_no_more_feedback_is_told_for_half_a_day() -> None:
+    """So is an application that nobody asks any more: nothing new comes that would end it."""
+    watch, before = LossWatch(), None
+    for second in range(600):
+        total = second + 19.0 * max(0, second - 480)
+        after = figures(BEGIN + second * SECOND, served=(total, 20.0 * second))
+        watch.add(before, after, after["time_us"])
+        before = after
+    end_us = BEGIN + 600 * SECOND
+    watch.judge(end_us + USUAL_AFTER_US - HOUR)
+    assert len(watch.worse()) == 1
+    watch.judge(end_us + USUAL_AFTER_US)
+    assert watch.worse() == []
+
+
 class CountedTrails(dict[tuple[str, str], LossTrail]):
     """Trails that count how often somebody goes through them all."""
 
