@@ -11,6 +11,7 @@ from streams.control.page.overview import overview
 from streams.control.page.visibility import DeploymentSettings, Visibility
 
 if TYPE_CHECKING:
+    from streams.control.losses import WorseLoss
     from streams.control.page.page_types import Overview
 
 SECOND = 1_000_000
@@ -27,6 +28,7 @@ class Page:
         self.history = History()
         self.now_us = START
         self.hosted: set[str] = set()
+        self.risen_losses: list[WorseLoss] = []
         self.sight = Visibility(
             DeploymentSettings("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND
         )
@@ -56,7 +58,7 @@ class Page:
     def shown(self) -> Overview:
         """Return what the page shows."""
         known, view = heard_lately(self.live.values(), self.now_us), self.sight.view(self.now_us)
-        return overview(known, self.history, self.now_us, view, self.hosted)
+        return overview(known, self.history, self.now_us, view, self.hosted, (), self.risen_losses)
 
     def texts(self) -> list[str]:
         """Return what is wrong, with what to type."""

@@ -1,10 +1,13 @@
 """Losses that rise well above what they were: of each application, and of each model that it asks. Pure, and bounded.
 
-report ──▶ add ──▶ blocks of 5 s, later of minutes ──▶ judge, once a step ──▶ worse: since when, from what to what
+report ──▶ add ──▶ blocks of 5 s, later of minutes ──▶ judge, in slices ──▶ worse: since when, from what to what
 
 A window at the end is compared with all before it, for some lengths of window (`policies.estimators.two_windows`). All
 comparisons of a year together bring a false alarm with probability `A_YEAR` at most, for each application and each
 model: of losses whose mean stays as it is. What has risen stays told until it is likelier that it fell again.
+
+Each call judges `JUDGED_A_CALL` trails at most, so that the page answers meanwhile. A round over all trails begins once
+a step at most and judges each trail once. So no trail has more looks than there are steps, as the probability demands.
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ LEAST, LEAST_SHARE = 0.02, 0.2
 USUAL_AFTER_US: Final = 43_200_000_000
 # Applications and models that are followed.
 MOST_FOLLOWED: Final = 4_096
+# Trails that one call judges: some 25 ms if all are full.
+JUDGED_A_CALL: Final = 128
 _COUNTS: Final = ("losses_total{", "model_losses_total{")
 _NONE: Final = LossSum()
 
@@ -100,13 +105,13 @@ class LossTrail:
 
     def judge(self, now_us: int) -> None:
         """Look whether the loss has risen, or fallen again."""
-        self.is_fresh = False
-        if not self.before:
-            self._look_for_rise(now_us)
-        elif now_us - self.blocks[0].start_us > USUAL_AFTER_US:
+        is_fresh, self.is_fresh = self.is_fresh, False
+        if self.before and now_us - self.blocks[0].start_us > USUAL_AFTER_US:
             self.before = []
-        else:
+        elif is_fresh and self.before:
             self._look_for_fall()
+        elif is_fresh:
+            self._look_for_rise(now_us)
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -160,11 +165,13 @@ class LossTrail:
 class LossWatch:
     """The losses of all applications, and of the models that each asks."""
 
-    __slots__ = ("_looked_us", "_trails")
+    __slots__ = ("_looked_us", "_may_forget", "_trails", "_waiting")
 
     def __init__(self) -> None:
         self._trails: dict[tuple[str, str], LossTrail] = {}
-        self._looked_us = 0
+        self._waiting: list[LossTrail] = []  # to be judged in this round
+        self._may_forget = True  # nobody has looked for old ones in this round
+        self._looked_us = 0  # when the round began
 
     def add(self, before: Figures | None, after: Figures, now_us: int) -> None:
         """Take a process's figures, and what they were before."""
@@ -180,13 +187,13 @@ class LossWatch:
                     trail.add(LossSum(loss, more), now_us)
 
     def judge(self, now_us: int) -> None:
-        """Look at what has come, once a step."""
-        if now_us // STEP_US == self._looked_us // STEP_US:
-            return
-        self._looked_us = now_us
-        for trail in self._trails.values():
-            if trail.is_fresh:
-                trail.judge(now_us)
+        """Look at some of what has come or has risen; all of it makes a round, of which a step begins one at most."""
+        if not self._waiting and now_us // STEP_US != self._looked_us // STEP_US:
+            self._looked_us, self._may_forget = now_us, True
+            self._waiting = [trail for trail in self._trails.values() if trail.is_fresh or trail.before]
+        for trail in self._waiting[-JUDGED_A_CALL:]:
+            trail.judge(now_us)
+        del self._waiting[-JUDGED_A_CALL:]
 
     def worse(self) -> list[WorseLoss]:
         """Return what has risen, by application and model; the application itself is first."""
@@ -198,11 +205,16 @@ class LossWatch:
 
     def _trail(self, key: tuple[str, str]) -> LossTrail | None:
         if key not in self._trails and len(self._trails) >= MOST_FOLLOWED:
-            oldest = min(self._trails, key=lambda each: self._trails[each].blocks[-1].start_us)
-            if self._looked_us - self._trails[oldest].blocks[-1].start_us < _DAY_US:
+            self._forget()
+            if len(self._trails) >= MOST_FOLLOWED:
                 return None
-            del self._trails[oldest]
         return self._trails.setdefault(key, LossTrail())
+
+    def _forget(self) -> None:
+        """Forget what had no losses for a day: its blocks say nothing any more. All at once, once a round."""
+        if self._may_forget:
+            self._may_forget, day_us = False, self._looked_us - _DAY_US
+            self._trails = {key: trail for key, trail in self._trails.items() if trail.blocks[-1].start_us > day_us}
 
 
 def _risen(before: Figures, name: str, value: float) -> float:

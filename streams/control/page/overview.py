@@ -28,6 +28,7 @@ from streams.control.page.page_types import (
 )
 from streams.control.page.times import budget, times
 from streams.control.page.visibility import View
+from streams.control.page.worse import of_existing
 from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO, UNSERVED
 
 if TYPE_CHECKING:
@@ -152,7 +153,8 @@ def overview(
     """
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
-    gauges = _Gauges(entry for entry in known if not is_silent(entry, then_us))
+    live = [entry for entry in known if not is_silent(entry, then_us)]
+    gauges = _Gauges(live)
     asked = gauges.asked
     known = [entry for entry in known if not (is_silent(entry, then_us) and _has_left(entry, asked))]
     names = gauges.policies.keys() | {key.application for key in risen if key.name == "answers_total"}
@@ -160,12 +162,12 @@ def overview(
     processes = [_process(entry, history, then_us, now_us) for entry in known]
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
-    faults = load_faults(entry["gauges"] for entry in known if not is_silent(entry, then_us))
+    faults = load_faults(entry["gauges"] for entry in live)
     shadows = {(m, v) for m, beside in gauges.beside.items() for v, (what, _) in beside.items() if what == "shadow"}
     versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded, faults, hosted, shadows)
     others = [*more, *unserved(gauges.unserved)]
-    rises = risen, lately
-    found = alerts(applications, processes, letters, rises, versions, view, now_us, others, risen_losses)
+    rises, worsened = (risen, lately), of_existing(risen_losses, names, live)
+    found = alerts(applications, processes, letters, rises, versions, view, now_us, others, worsened)
     return Overview(
         prefix=view.place.prefix,
         kafka=view.place.kafka,

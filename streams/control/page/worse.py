@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from streams.control.page.page_types import Alert, of, skysail
+from streams.operators.statistics import MAX_LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from streams.control.figures import Figures
     from streams.control.losses import WorseLoss
 
 
@@ -19,6 +21,22 @@ def worse(found: Sequence[WorseLoss]) -> Iterator[Alert]:
         served = next((each for each in found if each.application == application and not each.model), None)
         models = [each for each in found if each.application == application and each.model]
         yield _served(served, models) if served else _models(application, models)
+
+
+def of_existing(found: Sequence[WorseLoss], names: Collection[str], live: Sequence[Figures]) -> Sequence[WorseLoss]:
+    """Leave out applications that were removed, where the page knows all that exist.
+
+    It does where selection processes report, and none has so many figures that it may have left out applications.
+
+    Args:
+        found: what has risen.
+        names: of the applications that are deployed, or were answered lately.
+        live: the processes that report.
+    """
+    sizes = [len(each["counters"]) + len(each["gauges"]) for each in live if each["role"] == "selection"]
+    if not sizes or max(sizes) > MAX_LABELS:
+        return found
+    return [each for each in found if each.application in names]
 
 
 def _served(served: WorseLoss, models: Sequence[WorseLoss]) -> Alert:

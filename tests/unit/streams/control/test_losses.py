@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from policies.estimators.two_windows import LossSum
 from streams.control.figures import Figures
 from streams.control.history import STEP_US
-from streams.control.losses import USUAL_AFTER_US, LossTrail, LossWatch
+from streams.control.losses import JUDGED_A_CALL, MOST_FOLLOWED, USUAL_AFTER_US, LossTrail, LossWatch
 from streams.control.page.worse import worse
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items
+    from collections.abc import Iterator
 
 SECOND, HOUR = 1_000_000, 3_600_000_000
 BEGIN = 1_790_000_000 * SECOND
@@ -146,3 +153,93 @@ def test_a_model_alone_is_a_warning() -> None:
 def test_where_nothing_rises_nothing_is_told() -> None:
     """Nor where losses fall."""
     assert watched(0.05, 0.05, 0.01) == []
+
+
+def test_what_has_risen_and_gets_no_more_feedback_is_told_for_half_a_day() -> None:
+    """So is an application that nobody asks any more: nothing new comes that would end it."""
+    watch, before = LossWatch(), None
+    for second in range(600):
+        total = second + 19.0 * max(0, second - 480)
+        after = figures(BEGIN + second * SECOND, served=(total, 20.0 * second))
+        watch.add(before, after, after["time_us"])
+        before = after
+    end_us = BEGIN + 600 * SECOND
+    watch.judge(end_us + USUAL_AFTER_US - HOUR)
+    assert len(watch.worse()) == 1
+    watch.judge(end_us + USUAL_AFTER_US)
+    assert watch.worse() == []
+
+
+class CountedTrails(dict[tuple[str, str], LossTrail]):
+    """Trails that count how often somebody goes through them all."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        self.passes += 1
+        return super().__iter__()
+
+    def items(self) -> dict_items[tuple[str, str], LossTrail]:
+        """Return them all, and count it."""
+        self.passes += 1
+        return super().items()
+
+
+def of_many(now_us: int, names: range) -> Figures:
+    """Return a learner's figures: of so many applications, a loss of 0.5 each."""
+    found = figures(now_us)
+    for name in names:
+        found["counters"] |= {f"loss_total{{application=a{name}}}": 0.5, f"losses_total{{application=a{name}}}": 1.0}
+    return found
+
+
+def test_what_is_one_too_many_costs_a_look_at_the_others_once_a_step() -> None:
+    """A report of thousands that are not followed, again and again: nothing is free before the next step."""
+    watch, none = LossWatch(), figures(BEGIN)
+    watch.add(none, of_many(BEGIN, range(MOST_FOLLOWED)), BEGIN)
+    watch._trails = trails = CountedTrails(watch._trails)
+    others = of_many(BEGIN, range(MOST_FOLLOWED, MOST_FOLLOWED + 1_000))
+    for _ in range(3):
+        watch.add(none, others, BEGIN)
+    assert trails.passes <= 1
+    assert len(watch._trails) == MOST_FOLLOWED
+
+
+def test_those_without_losses_for_a_day_make_room_all_at_once() -> None:
+    """Thousands of new ones after a day take one look at the old ones, too."""
+    watch, none = LossWatch(), figures(BEGIN)
+    watch.add(none, of_many(BEGIN, range(MOST_FOLLOWED)), BEGIN)
+    watch._trails = trails = CountedTrails(watch._trails)
+    later_us = BEGIN + 25 * HOUR
+    watch.add(none, of_many(later_us, range(MOST_FOLLOWED, MOST_FOLLOWED + 1_000)), later_us)
+    assert trails.passes <= 1
+    assert {key[0] for key in watch._trails} == {f"a{MOST_FOLLOWED + name}" for name in range(1_000)}
+
+
+def test_a_call_judges_a_slice_and_a_step_judges_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page answers between calls. Looks are at most as many as steps, as the bound of false alarms demands."""
+    judged: list[LossTrail] = []
+    monkeypatch.setattr(LossTrail, "judge", lambda trail, _now_us: judged.append(trail))
+    watch, none = LossWatch(), figures(BEGIN)
+    watch.add(none, of_many(BEGIN, range(1_000)), BEGIN)
+    for _ in range(20):
+        before = len(judged)
+        watch.judge(BEGIN + STEP_US)
+        assert len(judged) - before <= JUDGED_A_CALL
+    assert Counter(map(id, judged)) == {id(trail): 1 for trail in watch._trails.values()}
+
+
+@pytest.mark.parametrize("calls", [1, 3, 20])
+def test_a_round_may_take_several_steps_and_leaves_nobody_out(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
+    """Where few calls come in a step, a trail waits for its turn; where many come, it is judged once a step."""
+    judged: list[LossTrail] = []
+    monkeypatch.setattr(LossTrail, "judge", lambda trail, _now_us: judged.append(trail))
+    watch, none, steps = LossWatch(), figures(BEGIN), 40
+    watch.add(none, of_many(BEGIN, range(1_000)), BEGIN)
+    for step in range(1, steps + 1):
+        for _ in range(calls):
+            watch.judge(BEGIN + step * STEP_US)
+    looks = Counter(map(id, judged))
+    assert looks.keys() == set(map(id, watch._trails.values()))
+    assert steps * min(1.0, calls * JUDGED_A_CALL / 1_000) * 0.8 <= min(looks.values())
+    assert max(looks.values()) <= steps

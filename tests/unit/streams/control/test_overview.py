@@ -7,6 +7,7 @@ import pytest
 from deploy.local.process import free_port
 from schemas.records import STOPPED
 from streams.control.history import STEP_US, STEPS, Key, keys
+from streams.control.losses import WorseLoss
 from streams.control.page.visibility import DeploymentSettings
 from tests.overview_page import COMPLETE, DEFAULTS, SECOND, Page
 from tests.pages import busy_state, now_us
@@ -783,3 +784,31 @@ def test_answers_are_shown_by_how_long_they_took_beside_the_objective() -> None:
     assert fraud["times"]["objective_ms"] == 20.0
     assert fraud["times"]["shares"] == pytest.approx([0.4, 0.4, 0.12, 0.0, 0.08], abs=1e-3)
     assert fraud["models"][0]["budget"] == {"wait": 2.4, "predict": 0.9}
+
+
+def worsened(selection: dict[str, float]) -> Page:
+    """Return a page on which answers of fraud have become worse, and selection reports this."""
+    page = Page()
+    page.everybody()
+    page.risen_losses = [WorseLoss("fraud", "", page.now_us, 0.05, 0.9)]
+    page.later(1)
+    page.report("selection@1", selection)
+    return page
+
+
+def test_losses_of_an_application_that_was_removed_are_not_told() -> None:
+    """Nobody can do anything about them; of those that are deployed they are told."""
+    deployed = {"deployed{application=fraud,policy=exp3}": 1.0}
+    assert any("fraud have become worse" in text for text in worsened(deployed).texts())
+    assert not any("fraud" in text for text in worsened({"deployed{application=digits,policy=exp3}": 1.0}).texts())
+    assert not any("fraud" in text for text in worsened({}).texts())
+
+
+def test_losses_are_told_where_the_page_does_not_know_which_applications_exist() -> None:
+    """Selection is silent, or has so many applications that it does not name them all."""
+    page = worsened({"deployed{application=digits,policy=exp3}": 1.0})
+    page.later(10)
+    page.report("control@1")
+    assert any("fraud have become worse" in text for text in page.texts())
+    many = {f"deployed{{application=a{number},policy=exp3}}": 1.0 for number in range(1_100)}
+    assert any("fraud have become worse" in text for text in worsened(many).texts())
