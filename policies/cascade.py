@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from policies.confidence import confidence_of
 from policies.contract import Ask
 from policies.errors import require
+from policies.light_lessons import fading
 from policies.pacing import payable, place_for, risen
 from policies.risk import CELLS, cell, confidence_at, lowest_held, place
 from schemas.records import Outcome
@@ -162,17 +163,18 @@ class Cascade:
         losses = lesson.losses
         if all(loss is None for loss in losses):
             return state
-        counts, is_asked = [count * self.discount for count in state[:-1]], False
+        kept, more = fading(self.discount, lesson.weight)
+        counts, is_asked = [count * kept for count in state[:-_PACING]], False
         for step in lesson.steps:
             if step.kind in _AGAIN and len(step.arms) == 1 and 0 < step.arms[0] < arms:
                 last = step.arms[0]
                 at = 2 * (CELLS * (last - 1) + cell(step.confidence))
-                counts[at] += lesson.weight
-                counts[at + 1] += lesson.weight * _too_much(losses, last, self.first)
+                counts[at] += more
+                counts[at + 1] += more * _too_much(losses, last, self.first)
                 is_asked = is_asked or (last == arms - 1 and step.outcome == ASKED)
-        counts[-2] += 1.0
-        counts[-1] += is_asked
-        return (*counts, risen(state[-1], self.budget, counts[-2], is_asked=is_asked))
+        # The budget is of queries, whatever their lessons weigh.
+        queries, asked = self.discount * state[-3] + 1.0, self.discount * state[-2] + is_asked
+        return (*counts, queries, asked, risen(state[-1], self.budget, queries, is_asked=is_asked))
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Return the counts by name; a new arm has none, so its answers are not believed before they are judged."""

@@ -16,6 +16,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from policies.light_lessons import fading
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -72,9 +74,9 @@ def added(
         losses: one for each arm; None = not known, which counts nowhere.
         answers: one for each arm; None = they are not known.
         discount: what the former counts of a cell are multiplied with when it is counted in.
-        weight: as how much of an observation it counts.
+        weight: as how much of an observation it counts, and how much of a discount it brings.
     """
-    values, known = list(state), cells(state, classes)
+    values, known, (kept, more) = list(state), cells(state, classes), fading(discount, weight)
     for arm, loss in enumerate(losses):
         if loss is None:
             continue
@@ -85,8 +87,8 @@ def added(
         for place in {ALL, cell(answer, known)}:
             right = _start(classes, arm) + place
             wrong = right + _FIRST + classes
-            values[right] = discount * values[right] + weight - weight * loss
-            values[wrong] = discount * values[wrong] + weight * loss
+            values[right] = kept * values[right] + more - more * loss
+            values[wrong] = kept * values[wrong] + more * loss
     return tuple(values)
 
 

@@ -99,8 +99,9 @@ class Policy(Protocol):
 class LessonWeighing(Policy, Protocol):
     """A policy that counts a lesson of weight w, in (0, 1], as that part of one.
 
-    So w copies of a lesson and one that is w times as heavy teach alike, and whatever holds for losses in [0, 1] holds
-    with weights: no lesson counts more than one, and sums of weights are counts that are too small at most.
+    So n lessons of weight 1 / n teach nearly as one whole lesson, in what they forget as in what they add. Whatever
+    holds for losses in [0, 1] holds with weights: no lesson counts more than one, and sums of weights are counts that
+    are too small at most.
     """
 
     weighs: ClassVar[bool]  # True

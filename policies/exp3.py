@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from policies.arm_sets import OneArm
 from policies.errors import require
+from policies.light_lessons import added_to_whole
 from policies.logweights import LogWeights, check_rates, normalised
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Exp3(LogWeights, OneArm):
             return state
         if not self.share:
             return normalised(logs)
-        back = e * self.share / arms  # of the weights before this step, which sum to 1
+        # Of the weights before this step, which sum to 1.
+        back = added_to_whole(e * self.share, lesson.weight) / arms
         total = 0.0
         for arm, value in enumerate(logs):  # loops, not comprehensions: of two arms those would cost as much again
             logs[arm] = weight = exp(value) + back

@@ -7,6 +7,7 @@ from math import exp, log
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.arm_sets import EveryArm
+from policies.light_lessons import mixed_in
 from policies.logweights import LogWeights, check_rates, log_sum, normalised
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Exp4(EveryArm, LogWeights):
         if not awake:
             return state
         lowered = [state[arm] - eta * loss for arm, loss in enumerate(losses) if loss is not None]
-        moved = self._shared(normalised(lowered))
+        moved = self._shared(normalised(lowered), lesson.weight)
         if len(awake) == len(state):
             return moved
         mass = log_sum([state[arm] for arm in awake])
@@ -65,9 +66,10 @@ class Exp4(EveryArm, LogWeights):
             logs[arm] = value + mass
         return tuple(logs)
 
-    def _shared(self, logs: State) -> State:
-        """Mix normalised weights with equal ones."""
+    def _shared(self, logs: State, weight: float) -> State:
+        """Mix normalised weights with equal ones, by a light lesson less than by a whole one."""
         if not self.share:
             return logs
-        kept, back = 1.0 - self.share, self.share / len(logs)
+        share = mixed_in(self.share, weight)
+        kept, back = 1.0 - share, share / len(logs)
         return tuple([log(kept * exp(value) + back) for value in logs])

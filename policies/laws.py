@@ -30,6 +30,7 @@ T = TypeVar("T")
 ARMS: Final = (1, 2, 3, 5, 10)
 _GRID: Final = 2_000  # draws by which the frequency of each arm is counted
 _LONG: Final = 20_000  # hostile observations
+_WHOLE, _PARTS, _NEAR = 20, 100, 0.05  # lessons, how many light ones each becomes, and how alike these teach
 # The extremes of what an observation may hold: losses at both ends, propensities down to what a float can say.
 _LOSSES: Final = (0.0, 1.0, 0.5, 1e-300, 1.0 - 2**-53, None)
 _SHARES: Final = (1.0, 0.5, 0.01, 1e-9, 1e-300, 5e-324, 0.0)
@@ -191,6 +192,28 @@ def _weighs(policy: Policy) -> None:
         policy.weights(state, arms)
 
 
+def _parts(policy: Policy) -> None:
+    random, arms = _Draws(13), 3
+    whole = light = played(policy, arms, 200)
+    for _ in range(_WHOLE):
+        chosen, shares = policy.select(whole, arms, random.random()), policy.propensities(whole, arms)
+        losses = [random.choice((0.0, 1.0, 0.25)) if arm in chosen else None for arm in range(arms)]
+        whole = policy.observe(whole, arms, Lesson(chosen, shares, losses))
+        for _ in range(_PARTS):
+            light = policy.observe(light, arms, Lesson(chosen, shares, losses, weight=1.0 / _PARTS))
+    found, wanted = policy.weights(light, arms), policy.weights(whole, arms)
+    _require(
+        _are_near(light, whole, arms) or _are_near(found, wanted, 1),
+        f"{_WHOLE} lessons lead to the weights {wanted}, {_PARTS} parts of each to {found}",
+    )
+
+
+def _are_near(found: Sequence[float], wanted: Sequence[float], scale: float) -> bool:
+    """Tell whether each number is right to a twentieth, of itself or of the scale."""
+    pairs = zip(found, wanted, strict=True)
+    return all(math.isclose(one, other, rel_tol=_NEAR, abs_tol=_NEAR * scale) for one, other in pairs)
+
+
 def _finite(policy: Policy) -> None:
     random, arms = _Draws(3), 5
     state = policy.init(arms)
@@ -330,6 +353,7 @@ LAWS: Final = (
     Law("Two folds of one log give the same bits.", _deterministic),
     Law("Losses that are not known change nothing.", _unknown),
     Law("Lessons of any weight up to 1 leave a state that decides.", _weighs, "weighs"),
+    Law("A hundred lessons of weight 1/100 teach what one of weight 1 does, to within a twentieth.", _parts, "weighs"),
     Law("The state stays finite and decides, whatever is observed.", _finite),
     Law("Its text makes it anew.", _reads_back),
     Law("Other models: what is known of a model follows its name.", _named, "extend"),

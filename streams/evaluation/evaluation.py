@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,7 +57,7 @@ class EvaluationMoment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came of it. All means are losses.
+    """What came of it. All means are of losses, weighted where decisions have weights: sums of w loss over sums of w.
 
     Attributes:
         application: whose decisions are judged.
@@ -135,7 +135,7 @@ def evaluate(
     is_of_items = are_of_items(real) if candidate.is_of_items is None else candidate.is_of_items
     made = [as_arms(seen) for seen in real] if is_of_items else [*real]
     known = sorted([seen for seen in made if seen is not None and _is_known(seen)], key=lambda seen: seen.predicted_us)
-    judged, worth = in_one_unit(known)
+    judged, worth, parts = in_one_unit(known)
     if not judged:
         raise EvaluationError(_why_none(history, closed, window_s))
     arms = _arms(judged)
@@ -145,7 +145,9 @@ def evaluate(
     paid, charged = ConfidenceSequence(low=0.0), ConfidenceSequence(low=0.0)
     paid.extend(served)
     charged.weigh(log.weights, _averages(log))
-    course, paired = _course(judged, log, served, alpha)
+    counted: Floats = np.cumsum(parts)
+    course, paired = _course(judged, log, served, counted, alpha)
+    part = float(counted[-1]) / len(judged)
     return Evaluation(
         application=history.application,
         policy=candidate.name,
@@ -159,9 +161,9 @@ def evaluate(
         },
         from_us=judged[0].predicted_us,
         until_us=judged[-1].predicted_us,
-        served=_interval(paid, alpha),
-        estimates=(found := estimate(log, alpha=alpha, seed=seed, least=least)),
-        candidate=_interval(charged, alpha),
+        served=_interval(paid, alpha, part),
+        estimates=(found := _per_weight(estimate(log, alpha=alpha, seed=seed, least=least), part)),
+        candidate=_interval(charged, alpha, part),
         difference=course[-1].difference,
         effective=(samples := effective(log.weights)),
         unsupported=log.unsupported,
@@ -170,7 +172,7 @@ def evaluate(
         window_s=window_s,
         alpha=alpha,
         recommendation=_unknown(candidate.name, samples, log.unsupported, least, found)
-        or _recommend(candidate.name, paired, alpha) + _in_unit(paired.mean, worth, history.unit),
+        or _recommend(candidate.name, paired, alpha, part) + _in_unit(paired.mean / part, worth, history.unit),
         worth=worth,
         unit=history.unit,
         imputed=dict(Counter(source for seen in judged for source in seen.imputed).most_common()),
@@ -255,12 +257,13 @@ def _averages(log: Log) -> Floats:
 
 
 def _course(
-    judged: Sequence[Observation], log: Log, served: Floats, alpha: float
+    judged: Sequence[Observation], log: Log, served: Floats, counted: Floats, alpha: float
 ) -> tuple[tuple[EvaluationMoment, ...], ConfidenceSequence]:
     """Return how the paired difference stood at equal steps, and all of it.
 
     Where one model was asked, what was served and what the candidate is charged with are the same loss under two
-    weights. Where all were asked, the difference is known row by row, and lies in [-1, 1].
+    weights. Where all were asked, the difference is known row by row, and lies in [-1, 1]. `counted` is
+    what the decisions up to each one count together; means are over that.
     """
     singly = bool((log.known.sum(axis=1) == 1).all())
     sequence = ConfidenceSequence()
@@ -273,13 +276,27 @@ def _course(
             sequence.weigh(log.weights[part] - 1.0, log.seen.losses[part], mean_weight=0.0, most_negative=1.0)
         else:
             sequence.extend(np.clip(log.costs[part] - served[part], -1.0, 1.0))
-        means = float(paid[end - 1]) / end, float(charged[end - 1]) / end
-        course.append(EvaluationMoment(judged[end - 1].predicted_us, end, *means, _interval(sequence, alpha)))
+        count = float(counted[end - 1])
+        means = float(paid[end - 1]) / count, float(charged[end - 1]) / count
+        interval = _interval(sequence, alpha, count / end)
+        course.append(EvaluationMoment(judged[end - 1].predicted_us, end, *means, interval))
     return tuple(course), sequence
 
 
-def _interval(sequence: ConfidenceSequence, alpha: float) -> Interval:
-    return Interval(sequence.mean, *sequence.bounds(alpha))
+def _interval(sequence: ConfidenceSequence, alpha: float, part: float) -> Interval:
+    """Return a mean and its bounds over what the decisions count, not over how many they are."""
+    low, high = sequence.bounds(alpha)
+    return Interval(sequence.mean / part, max(-1.0, low / part), min(1.0, high / part))
+
+
+def _per_weight(found: Mapping[str, Estimate | EstimateError], part: float) -> Mapping[str, Estimate | EstimateError]:
+    """Return estimates over what the decisions count, not over how many they are."""
+    return {name: _divided(each, part) if isinstance(each, Estimate) else each for name, each in found.items()}
+
+
+def _divided(found: Estimate, part: float) -> Estimate:
+    value, error, low, high = [each / part for each in (found.value, found.error, found.low, found.high)]
+    return replace(found, value=value, error=error, low=low, high=high)
 
 
 def _unknown(
@@ -303,9 +320,9 @@ def _unknown(
     return ""
 
 
-def _recommend(name: str, difference: ConfidenceSequence, alpha: float) -> str:
+def _recommend(name: str, difference: ConfidenceSequence, alpha: float, part: float) -> str:
     """Return what to do, in one sentence."""
-    mean, low, high = _interval(difference, alpha)
+    mean, low, high = _interval(difference, alpha, part)
     if high < 0.0:
         return f"{name} would have cost less, by {-mean:.4f} and at least {-high:.4f} a query: it is worth promoting."
     if low > 0.0:

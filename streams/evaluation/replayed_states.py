@@ -1,4 +1,10 @@
-"""A policy's states beside the one that served: at each decision, what had been observed by then."""
+"""A policy's states beside the one that served: at each decision, what had been observed by then.
+
+Where an application bounds what a teacher may teach within a minute (`streams.operators.learn.bounds`), this is
+approximate. The learner counts by timestamps of records, each partition's on its own, and counts copies, too. A history
+has the first observation of each query alone, without its record: here minutes are those in which observations were
+made, and copies do not count. So near a bound another lesson may be the one too many.
+"""
 
 from __future__ import annotations
 

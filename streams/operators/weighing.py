@@ -1,17 +1,33 @@
 """Observations as those see them who judge: by weight, and in one unit.
 
-What judges policies and versions compares mean losses. With weights these are weighted: an observation of less weight
-has losses that are as much smaller, so they stay in [0, 1] and bounds on their means hold.
+What judges policies and versions compares losses. An observation of less weight has losses that are as much smaller,
+so they stay in [0, 1] and bounds on their means hold. These are means over observations: which of two is less does not
+depend on it, but how large they are does. Divided by the mean of what observations count (`InOneUnit.parts`), they are
+weighted means, sum of w loss over sum of w, as the page shows them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.records import Observation
+
+
+class InOneUnit(NamedTuple):
+    """Observations whose losses can be compared.
+
+    Attributes:
+        observations: with losses times their part.
+        worth: what a loss of 1 costs; None = that is not known of all.
+        parts: what each counts, in (0, 1]: its weight over the largest one.
+    """
+
+    observations: list[Observation]
+    worth: float | None
+    parts: tuple[float, ...]
 
 
 def weighed(seen: Observation) -> Observation:
@@ -30,8 +46,8 @@ def scaled(seen: Observation, part: float) -> Observation:
     )
 
 
-def in_one_unit(observations: Sequence[Observation]) -> tuple[list[Observation], float | None]:
-    """Return observations whose losses can be compared, and what a loss of 1 costs; None = that is not known of all.
+def in_one_unit(observations: Sequence[Observation]) -> InOneUnit:
+    """Return observations whose losses can be compared.
 
     Losses whose worth has changed, as a learnt span does, are put on the scale of the largest. Of weights only the
     ratios count: the heaviest observation counts whole.
@@ -39,11 +55,10 @@ def in_one_unit(observations: Sequence[Observation]) -> tuple[list[Observation],
     worths = [seen.worth for seen in observations]
     largest = max([worth for worth in worths if worth is not None], default=None)
     is_known = largest is not None and largest > 0.0 and None not in worths
-    heaviest = max([1.0 if seen.weight is None else seen.weight for seen in observations], default=1.0)
-    found = []
-    for seen in observations:
-        part = (1.0 if seen.weight is None else seen.weight) / heaviest
-        if is_known and largest is not None and seen.worth is not None:
-            part *= seen.worth / largest
-        found.append(scaled(seen, part))
-    return found, largest if is_known else None
+    weights = [1.0 if seen.weight is None else seen.weight for seen in observations]
+    heaviest = max(weights, default=1.0)
+    parts, found = tuple([weight / heaviest for weight in weights]), []
+    for seen, part in zip(observations, parts, strict=True):
+        unit = seen.worth / largest if is_known and largest is not None and seen.worth is not None else 1.0
+        found.append(scaled(seen, part * unit))
+    return InOneUnit(found, largest if is_known else None, parts)

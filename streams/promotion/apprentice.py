@@ -78,9 +78,10 @@ class ApprenticeEvidence:
         """Judge the apprentice by one observation, then teach it; those of an application are in one partition."""
         if seen.application != self._application:
             return
+        reach = self._counts.reach(seen, timestamp_us)  # of every lesson, as the learner counts them
         if self._learns_along and seen.decision.apprentice != self._spec:
             return
-        its, reach = lesson(seen, self._spec), self._counts.reach(seen, timestamp_us)
+        its = lesson(seen, self._spec)
         try:
             checked(its)
             if seen.decision.policy == self._incumbent:

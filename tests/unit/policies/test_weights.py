@@ -9,9 +9,9 @@ from policies import registry
 from policies.contract import is_weighing
 from policies.lessons import Lesson
 from policies.outside import outside
-from schemas.records import Tensor
+from schemas.records import Step, Tensor
 
-# Whose state is a sum over its lessons. Others forget or mix at each lesson, so that copies are more lessons.
+# Whose state is a sum over its lessons. Others forget or mix at each lesson, which copies do in turns with it.
 COPIES = [
     "epsilon_greedy",
     "ucb1",
@@ -43,6 +43,59 @@ def test_a_lesson_of_weight_w_teaches_what_w_copies_do(spec: str, copies: int) -
         several = policy.observe(several, 3, lesson(1 / most))
     assert several == pytest.approx(one, rel=1e-9)
     assert one != policy.init(3)
+
+
+FORGETTING = [
+    "discounted_ucb(discount=0.9)",
+    "class_vote(discount=0.5)",
+    "cascade(discount=0.9)",
+    "exp3(share=0.01)",
+    "exp4(share=0.01)",
+    "timely(share=0.01)",
+    "ridge(features=2,share=0.01)",
+]
+
+
+@pytest.mark.parametrize("spec", FORGETTING)
+@pytest.mark.parametrize("parts", [2, 1_000])
+def test_parts_of_a_lesson_forget_what_the_whole_one_does(spec: str, parts: int) -> None:
+    """No more of what was known, nor of each other; counts of queries (of a cascade) are no part of it."""
+    policy = registry.parse(spec)
+    before, after = [(Step("escalate", (1,), 0, 1.0, "asked", sure),) for sure in (0.3, 0.9)]
+    known = policy.init(3)
+    for _ in range(200):
+        known = policy.observe(known, 3, lesson(1.0, (0.0, 0.25, 1.0))._replace(steps=before))
+    whole, light = policy.observe(known, 3, lesson(1.0)._replace(steps=after)), known
+    for _ in range(parts):
+        light = policy.observe(light, 3, lesson(1 / parts)._replace(steps=after))
+    end = -3 if spec.startswith("cascade") else None
+    assert light[:end] == pytest.approx(whole[:end], rel=0.01)
+    assert whole[:end] != pytest.approx(known[:end], rel=0.01)
+
+
+def test_evidence_of_light_lessons_is_learnt_from() -> None:
+    """Five hundred whole lessons' worth, a thousandth each, finds the best model as the whole ones do."""
+    policy = registry.parse("exp4(eta=0.1,share=0.001)")
+    found = []
+    for parts in (1, 1_000):
+        state = policy.init(2)
+        for number in range(500 * parts):
+            losses = (float(number % 10 == 0), float(number % 10 < 4))
+            state = policy.observe(state, 2, Lesson((0, 1), (1.0, 1.0), losses, weight=1 / parts))
+        found.append(policy.weights(state, 2)[0])
+    assert found[1] == pytest.approx(found[0], abs=0.01)
+    assert found[0] > 0.9
+
+
+@pytest.mark.parametrize("spec", ["exp3(eta=1e9,share=1e-12)", "exp4(eta=1e9,share=1e-12)", "exp4(share=1)"])
+@pytest.mark.parametrize("weight", [5e-324, 1e-300, 1e-9, 0.5])
+def test_light_lessons_leave_finite_numbers(spec: str, weight: float) -> None:
+    """However little is mixed in, after whole ones that left an arm next to nothing."""
+    policy = registry.parse(spec)
+    state = policy.init(3)
+    for part in (1.0, weight) * 100:
+        state = policy.observe(state, 3, lesson(part, (1.0, 0.0, 1.0)))
+    assert np.isfinite(state).all()
 
 
 @pytest.mark.parametrize("spec", [*registry.POLICIES])

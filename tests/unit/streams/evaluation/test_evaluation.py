@@ -73,7 +73,32 @@ def test_weights_make_weighted_means() -> None:
     """A decision that weighs nothing beside the others changes nothing."""
     light = tuple(seen._replace(weight=1e-9 if number % 2 else 1.0) for number, seen in enumerate(UNIFORM))
     found, half = [evaluate(past(each), candidate("always:good"), 60.0) for each in (light, tuple(UNIFORM[::2]))]
-    assert found.candidate.mean == pytest.approx(half.candidate.mean / 2, rel=1e-6)
+    assert found.candidate.mean == pytest.approx(half.candidate.mean, rel=1e-6)
+    assert found.served.mean == pytest.approx(half.served.mean, rel=1e-6)
+    assert found.difference.mean == pytest.approx(half.difference.mean, rel=1e-6)
+    assert found.course[-1].served == pytest.approx(found.served.mean)
+    assert found.course[-1].difference == found.difference
+    for name in ("ipw", "dr", "dm"):
+        light_one, half_one = found.estimates[name], half.estimates[name]
+        assert isinstance(light_one, Estimate)
+        assert isinstance(half_one, Estimate)
+        assert light_one.value == pytest.approx(half_one.value, rel=0.1)
+        assert light_one.low <= light_one.value <= light_one.high
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.01])
+def test_a_difference_in_the_unit_does_not_shrink_with_the_weights(weight: float) -> None:
+    """Losses of 0.1 and 0.6 of 100 EUR each; one decision in a hundred is heavy, and the others are as light."""
+    priced = tuple(
+        seen._replace(worth=100.0, weight=None if number % 100 == 0 else weight)
+        for number, seen in enumerate(served("epsilon_greedy(epsilon=1.0)", 4_000))
+    )
+    found = evaluate(past(priced, unit="EUR"), candidate("always:good"), 60.0)
+    less = -found.difference.mean * 100 * 1_000
+    assert less == pytest.approx(100_000 * (sum(MEANS) / 3 - MEANS[0]), rel=0.25)
+    assert f"That is {less:,.4g} EUR less per 1,000 queries." in found.recommendation
+    for mean, low, high in (found.served, found.candidate, found.difference):
+        assert -1.0 <= low <= mean <= high <= 1.0
 
 
 def test_a_policy_that_learns_along_has_its_own_propensities() -> None:

@@ -11,8 +11,9 @@ import pytest
 from policies import registry
 from policies.draw import pick
 from policies.errors import PolicyError
-from schemas.records import Decision, JoinStatus, Observation, Step
-from streams.operators.learn.fold import taught
+from schemas.records import Decision, JoinStatus, Observation, Step, TeachingBound
+from streams.operators.learn.fold import fold, taught
+from streams.operators.policy_state import state_of
 from streams.promotion.apprentice import ApprenticeEvidence
 from tests.comparisons import WINDOW_US
 
@@ -180,3 +181,20 @@ def test_what_is_no_lesson_does_not_judge_either(changes: dict[str, Any]) -> Non
     assert found.pairs <= known.pairs + 1
     assert found.difference == pytest.approx(known.difference, abs=0.01)
     assert isfinite(found.effective)
+
+
+def test_lessons_before_the_apprentice_came_count_towards_a_bound() -> None:
+    """The learner counts all lessons of a teacher, whoever learns from them: so its states are the apprentice's."""
+    bound = TeachingBound("teacher", 5, 0)
+    seen = [
+        one._replace(decision=one.decision._replace(apprentice=THOMPSON if number >= 3 else ""), bound=bound)
+        for number, one in enumerate(log(SERVING, 10))
+    ]
+    judged = ApprenticeEvidence("app", THOMPSON, SERVING, WINDOW_US, learns_along=True)
+    for one in seen:
+        judged.take(one, 0)
+    learnt = fold([(0, one) for one in seen], WINDOW_US)
+    assert judged.states == {name: state_of(state, THOMPSON) for name, state in learnt.items()}
+    (state,) = judged.states.values()
+    assert state is not None
+    assert state.version == 2
