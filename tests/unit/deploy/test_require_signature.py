@@ -230,6 +230,28 @@ def test_the_doctor_tells_of_keys_packages_and_code(
     assert not [*check_keys(Settings())]
 
 
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (
+            "tests.toys:parity",
+            "loss tests.toys:parity is named by a path, which nothing allows here: add tests.toys to",
+        ),
+        ('{"own":"tests.toys:parity","unit":"EUR"}', "add tests.toys to policy_code"),
+        ("{}", "loss: name one of"),
+    ],
+)
+def test_the_doctor_tells_of_a_loss_that_the_joiner_refuses(
+    key: PrivateKey, settings: Settings, folder: Path, loss: str, why: str
+) -> None:
+    """By a path that nothing allows, or because it is no rule; others are sound."""
+    models = {"odd": model_record(folder)}
+    (check,) = check_applications({"a": Application("a", ("odd",), loss=loss)}, models)
+    assert (check.level, why in check.advice) == (Level.DOWN, True)
+    (check,) = check_applications({"a": Application("a", ("odd",), loss="given")}, models)
+    assert check.level == Level.OK
+
+
 def test_what_a_package_does_to_its_process_is_tried_only_where_it_is_trusted(
     key: PrivateKey, settings: Settings, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
