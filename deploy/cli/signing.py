@@ -78,7 +78,6 @@ def sign_command(package: Path, *, private: Path, as_json: bool) -> None:
         echo(
             f"signed {package} with {private}; whoever has its public key checks it by: skysail model verify {package}"
             " --keys KEY"
-            " --keys KEY"
         )
 
 

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from deploy.config.schema_files import located
-from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings, StageSettings
+from deploy.config.settings import SHOWN_PROPERTIES, SIGNATURE_RULE, ApplicationSettings, Settings, StageSettings
 from deploy.config.variables import value_of
 from deploy.errors import SettingsError
 
@@ -69,6 +69,27 @@ WORDS = {
 OURS = "Value error, "
 
 
+class _Once(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
+    """YAML in which a key that comes twice is a mistake, and not what comes last: it may take a rule back."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Read keys and values; what `<<` brings may be overridden.
+
+        Raises:
+            SettingsError: a key comes twice.
+        """
+        node = super().compose_mapping_node(anchor)
+        known: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                if key.value in known:
+                    mark = key.start_mark
+                    place = f"{mark.name}, line {mark.line + 1}, column {mark.column + 1}"
+                    raise SettingsError(f"{place}: the key {key.value:.80} stands there twice: leave one of them")
+                known.add(key.value)
+        return node
+
+
 class Fault(TypedDict):
     """The used parts of pydantic's description of one fault."""
 
@@ -90,10 +111,8 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     """
     variables = os.environ if environment is None else environment
     file = _find(path, variables)
-    data = _from_folder(_read(file), file.parent) if file else {}
-    for location, value in _variables(variables):
-        _put(data, location, value)
-    data = _from_folder(data, Path())
+    given = _from_folder(_read(file), file.parent) if file else {}
+    data = _from_folder(_overridden(given, variables), Path())
     try:
         settings = Settings.model_validate(data)
     except ValidationError as error:
@@ -137,7 +156,8 @@ def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+        with file.open(encoding="utf-8") as text:
+            data = yaml.load(text, _Once)  # noqa: S506 - it is a safe one
     except yaml.MarkedYAMLError as error:
         raise SettingsError(f"{file} is not a readable YAML file: {_complaint(error)}") from None
     except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as error:
@@ -167,8 +187,8 @@ def _place(name: object, path: object, folder: Path) -> object:
     Raises:
         SettingsError: it is one.
     """
-    if not isinstance(path, str):
-        return path
+    if not isinstance(path, str) or (name == SIGNATURE_RULE and not path.strip()):
+        return path  # which is refused
     if "://" in path:
         raise SettingsError(
             f"models.{name}: {path.partition('://')[0]}://… is an address, and a package is a folder: copy it to this"
@@ -195,6 +215,30 @@ def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], obje
             except yaml.YAMLError as error:
                 message = f"the environment variable {name} does not hold YAML; put quotes around it"
                 raise SettingsError(message) from error
+
+
+def _overridden(given: dict[str, object], variables: Mapping[str, str]) -> dict[str, object]:
+    """Return what a file holds with what the environment says instead.
+
+    Raises:
+        SettingsError: a variable is no YAML, or would have packages run that the file lets nobody run.
+    """
+    data = dict(given)
+    for location, value in _variables(variables):
+        _put(data, location, value)
+    if _asks_for_signatures(given) and not _asks_for_signatures(data):
+        raise SettingsError(
+            f"the file has `models.{SIGNATURE_RULE}`, and SKYSAIL_MODELS or SKYSAIL_MODELS__{SIGNATURE_RULE.upper()}"
+            " would take it back, so that any package runs: name single models by SKYSAIL_MODELS__NAME, another folder"
+            f" of keys by SKYSAIL_MODELS__{SIGNATURE_RULE.upper()}, or change the file"
+        )
+    return data
+
+
+def _asks_for_signatures(data: Mapping[str, object]) -> bool:
+    models = data.get("models")
+    place = models.get(SIGNATURE_RULE) if isinstance(models, dict) else None
+    return place is not None and bool(str(place).strip())
 
 
 def _put(data: dict[str, object], location: list[str], value: object) -> None:

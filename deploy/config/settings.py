@@ -5,12 +5,24 @@ Kernels and clients take single values as arguments. They do not know this file.
 
 from __future__ import annotations
 
+import re
 import socket
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from deploy.config.schema_files import with_schema
 from policies.conformal import MOST as MOST_COVERAGE
@@ -103,6 +115,8 @@ def _is_redis_url(url: str) -> bool:
     return parts.scheme in {"redis", "rediss"} and port != 0 and "@" not in parts.path + parts.query + parts.fragment
 
 
+SIGNATURE_RULE: Final = "require_signature"  # among `models`
+_RULE: Final = SIGNATURE_RULE.replace("_", "")
 _NAMED_LOSSES = ("zero_one", "absolute", "squared", "log", "given")  # `policies.losses.LOSSES`, without NumPy
 
 
@@ -759,13 +773,31 @@ class ModelsSection(Section):
     require_signature: Path | None = None
     """A folder of public keys (`*.pub`, `*.pem`), such as `keys/`. Only packages that the owner of one of them has
     signed are deployed and loaded, as they were signed (docs/signing.md). Then an empty `worker.code` or `policy_code`
-    allows no code by a path. Default: no package needs a signature."""
+    allows no code by a path. An environment variable may name another folder, and cannot take the rule back. Default:
+    no package needs a signature."""
 
     @model_validator(mode="before")
     @classmethod
     def _secrets_from_files(cls, data: object) -> object:
-        """Leave the names of models as they are: none holds a secret."""
+        """Leave the names of models as they are, as none holds a secret; but none may be the rule, misspelt."""
+        for name in data if isinstance(data, dict) else ():
+            if name != SIGNATURE_RULE and get_close_matches(re.sub("[-_]", "", str(name).lower()), [_RULE], 1, 0.9):
+                raise ValueError(f"{name} would be a model: write {SIGNATURE_RULE}, or give the model another name")
         return data
+
+    @field_validator(SIGNATURE_RULE, mode="before")
+    @classmethod
+    def _names_keys(cls, given: object) -> object:
+        """Refuse a rule that is there and says nothing: every package would run, in silence."""
+        if given is None or not str(given).strip():
+            raise ValueError("names no folder: write that of your public keys, such as keys/, or leave the key out")
+        return given
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a rule that is not there: what is written has to be read again."""
+        found: dict[str, Any] = plain(self)
+        return {name: place for name, place in found.items() if place is not None}
 
     @property
     def packages(self) -> dict[str, Path]:

@@ -8,6 +8,8 @@ from deploy.diagnose.doctor import Check, Level
 from deploy.errors import UsageError
 from deploy.state.packages import require_keys, require_trusted
 from policies import outside
+from policies.errors import PolicyError
+from policies.loss_rules import rule
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ def distrust(settings: Settings, model: Model) -> str:
 
 
 def forbidden_code(application: Application) -> str:
-    """Return why no role runs an application's policies; "" = they may be run."""
+    """Return why no role runs an application's policies, or its loss; "" = they may be run."""
     named = (application.policy, application.apprentice.partition(" ")[0])
-    return next(filter(None, map(outside.forbidden, named)), "")
+    try:
+        loss = rule(application.loss).names
+    except PolicyError as error:
+        return str(error)
+    return next(filter(None, map(outside.forbidden, named)), "") or outside.forbidden(loss, "loss")

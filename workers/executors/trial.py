@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Final
 from schemas.records import Tensor
 from workers.errors import OutputError, WorkerError, refusing
 from workers.executors.predictor import blank, predictor
-from workers.manifest import pinned
 from workers.packages import warm_up
 from workers.packages.loading import load_package, stored_examples
 from workers.packages.sealed import sealed
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
     from streams.operators.contract import Predicted
+    from workers.manifest import Manifest
 
 SIZES: Final = (1, 16, 128)
 # The least of so many: another process that takes the core makes a call longer, never shorter.
@@ -67,7 +67,7 @@ def measured(
     """
     with refusing("it cannot be tried", but=(WorkerError, OSError, MemoryError)):
         model = load_package(folder, digest=digest, threads=threads, code=code, keys=keys, version=version)
-        return timed(predictor(replace(model, warm_up=())), examples(folder))
+        return timed(predictor(replace(model, warm_up=())), examples(folder, model.manifest))
 
 
 def timed(predict: Callable[[Sequence[Input]], Predicted], rows: Sequence[Input]) -> dict[int, float]:
@@ -87,9 +87,16 @@ def timed(predict: Callable[[Sequence[Input]], Predicted], rows: Sequence[Input]
     return found
 
 
-def examples(folder: Path | str) -> list[Input]:
-    """Return the example rows of a package, or those that it is warmed up on; a blank one where it has neither."""
-    manifest = pinned(Path(folder)).manifest
+def examples(folder: Path | str, manifest: Manifest) -> list[Input]:
+    """Return the example rows of a package, or those that it is warmed up on; a blank one where it has neither.
+
+    Args:
+        folder: the package.
+        manifest: its manifest as it was verified; the one that lies there may be another by now.
+
+    Raises:
+        PackageError: a file is not the one that the manifest lists.
+    """
     files = sealed(Path(folder), manifest)
     if EXAMPLES_FILE in manifest.files:
         return [Tensor.of(row) for row in stored_examples(manifest, files)]

@@ -89,8 +89,71 @@ def test_the_folder_of_keys_starts_where_the_settings_are(key: PrivateKey, setti
 def test_a_misspelt_setting_is_no_model(tmp_path: Path, name: str) -> None:
     """Else nobody would be asked for a signature, in silence."""
     (tmp_path / "skysail.yaml").write_text(f"models: {{{name}: keys}}\n")
-    with pytest.raises(SettingsError, match="must be lower-case letters, digits and dashes"):
+    with pytest.raises(SettingsError, match=r"write require_signature, or|must be lower-case letters, digits and"):
         load(tmp_path / "skysail.yaml", {})
+
+
+@pytest.mark.parametrize("name", ["require-signature", "requiresignature", "require-signatures", "required-signature"])
+def test_a_model_whose_name_is_nearly_the_rule_is_refused(tmp_path: Path, name: str) -> None:
+    """It would be one for the pattern of names."""
+    (tmp_path / "skysail.yaml").write_text(f"models: {{{name}: keys}}\n")
+    with pytest.raises(SettingsError, match=f"{name} would be a model: write require_signature, or"):
+        load(tmp_path / "skysail.yaml", {})
+    (tmp_path / "skysail.yaml").write_text("models: {signature: keys, design-requirements: keys}\n")
+    assert load(tmp_path / "skysail.yaml", {}).models.keys() == {"signature", "design-requirements"}
+
+
+@pytest.mark.parametrize("text", ["", "null", "~", "''", "'  '"])
+def test_a_rule_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    """Whether the file has it or the environment; what is left out is no rule, also once it was written."""
+    file = tmp_path / "skysail.yaml"
+    file.write_text(f"models: {{require_signature: {text}}}\n")
+    with pytest.raises(SettingsError, match=r"`models.require_signature` in .*: names no folder: write that of your"):
+        load(file, {})
+    file.write_text("partitions: 2\n")
+    with pytest.raises(SettingsError, match="names no folder: write that of your public keys, such as keys/"):
+        load(file, {"SKYSAIL_MODELS__REQUIRE_SIGNATURE": text})
+    again = load(write(load(file, {}), tmp_path / "run/settings.yaml"), {})
+    assert (again.require_signature, masked(again)["models"]) == (None, {})
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"SKYSAIL_MODELS": "{forest: x}"},
+        {"SKYSAIL_MODELS": "{}"},
+        {"SKYSAIL_MODELS": ""},
+        {"SKYSAIL_MODELS": "{require_signature: }"},
+        {"SKYSAIL_MODELS__REQUIRE_SIGNATURE": ""},
+        {"SKYSAIL_MODELS__REQUIRE_SIGNATURE": "'  '"},
+    ],
+)
+def test_no_variable_takes_back_a_rule_of_the_file(tmp_path: Path, variables: dict[str, str]) -> None:
+    """It may name another folder of keys, and further models."""
+    file = tmp_path / "skysail.yaml"
+    file.write_text("models: {require_signature: keys/}\n")
+    with pytest.raises(SettingsError, match="would take it back, so that any package runs"):
+        load(file, variables)
+    beside = {"SKYSAIL_MODELS": "{forest: x, require_signature: more}", "SKYSAIL_MODELS__SVC": "y"}
+    found = load(file, beside)
+    assert (found.require_signature, {*found.models}) == (Path("more").absolute(), {"forest", "svc"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "models: {require_signature: keys}\npartitions: 2\nmodels: {odd: odd}\n",
+        "models:\n  require_signature: keys\n  odd: odd\n  require_signature: others\n",
+    ],
+)
+def test_a_key_of_the_file_that_comes_twice_is_refused(tmp_path: Path, text: str) -> None:
+    """YAML would take the last one, and a rule of the first would be lost."""
+    file = tmp_path / "skysail.yaml"
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=r"skysail.yaml, line \d, column \d: the key \w+ stands there twice: leave"):
+        load(file, {})
+    file.write_text("hosts: {a: &a {memory_mib: 1, lanes: 2}, b: {<<: *a, lanes: 3, models: [m]}}\n")
+    assert load(file, {}).hosts["b"].lanes == 3
 
 
 def test_config_check_refuses_an_unsigned_package(key: PrivateKey, folder: Path) -> None:
@@ -228,6 +291,28 @@ def test_the_doctor_tells_of_keys_packages_and_code(
     (check,) = check_keys(settings)
     assert (check.level, "no version is loaded" in check.advice) == (Level.DOWN, True)
     assert not [*check_keys(Settings())]
+
+
+@pytest.mark.parametrize(
+    ("loss", "why"),
+    [
+        (
+            "tests.toys:parity",
+            "loss tests.toys:parity is named by a path, which nothing allows here: add tests.toys to",
+        ),
+        ('{"own":"tests.toys:parity","unit":"EUR"}', "add tests.toys to policy_code"),
+        ("{}", "loss: name one of"),
+    ],
+)
+def test_the_doctor_tells_of_a_loss_that_the_joiner_refuses(
+    key: PrivateKey, settings: Settings, folder: Path, loss: str, why: str
+) -> None:
+    """By a path that nothing allows, or because it is no rule; others are sound."""
+    models = {"odd": model_record(folder)}
+    (check,) = check_applications({"a": Application("a", ("odd",), loss=loss)}, models)
+    assert (check.level, why in check.advice) == (Level.DOWN, True)
+    (check,) = check_applications({"a": Application("a", ("odd",), loss="given")}, models)
+    assert check.level == Level.OK
 
 
 def test_what_a_package_does_to_its_process_is_tried_only_where_it_is_trusted(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from deploy.cli import skysail
 from tests.signed_packages import key_in, packaged
 from workers import manifest as manifests
-from workers.packages.signing import keys, signed
+from workers.packages.signing import documents, keys, signed
 from workers.packages.signing.refusal import SignatureError
 
 if TYPE_CHECKING:
@@ -54,7 +54,10 @@ def test_a_key_is_made_a_package_is_signed_and_verified(place: Path, kind: str) 
     folder = packaged(place / "package")
     told("keygen", "release", "--kind", kind)
     digest = manifests.digest(folder)
-    assert "signed" in told("sign", folder, "--key", "release.key")
+    assert told("sign", folder, "--key", "release.key") == (
+        f"signed {folder} with release.key; whoever has its public key checks it by:"
+        f" skysail model verify {folder} --keys KEY\n"
+    )
     assert manifests.digest(folder) == digest
     assert "is as it was signed with release.pub" in told("verify", folder, "--keys", "release.pub")
 
@@ -111,6 +114,17 @@ def test_a_package_that_has_changed_since_it_was_made_is_not_signed(place: Path)
     assert not (folder / "model.sig").exists()
 
 
+def test_what_nobody_could_check_is_not_signed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signature that was there stays."""
+    told("keygen", "release")
+    folder = packaged(place / "package", {f"{number}.bin": b"" for number in range(30)})
+    told("sign", folder, "--key", "release.key")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    monkeypatch.setattr(documents, "MOST_BYTES", 3 << 10)
+    assert "too many files for a signature (31), or too long names" in refusal("sign", folder, "--key", "release.key")
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
 def _empty(folder: Path) -> None:
     """Leave no key there."""
     (folder / "release.pub").unlink()
@@ -126,6 +140,18 @@ def _broken(folder: Path) -> None:
     (folder / "broken.pub").write_text("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")
 
 
+def _several(folder: Path) -> None:
+    """Leave two keys there in one file."""
+    key = (folder / "release.pub").read_bytes()
+    (folder / "both.pem").write_bytes(key + b"\n" + key)
+
+
+def _late(folder: Path) -> None:
+    """Leave a key there with a second one far behind it."""
+    key = (folder / "release.pub").read_bytes()
+    (folder / "late.pem").write_bytes(key + b"\n" * (64 << 10) + key)
+
+
 def _other_curve(folder: Path) -> None:
     """Leave a key there of a kind that nobody signs with."""
     ec: Any = sys.modules["cryptography.hazmat.primitives.asymmetric.ec"]
@@ -139,6 +165,8 @@ def _other_curve(folder: Path) -> None:
         (_empty, "holds no public keys"),
         (_private, "is a private key: keep it elsewhere"),
         (_broken, "is no public key in PEM"),
+        (_several, "both.pem holds several keys, and only the first would count: one a file"),
+        (_late, "late.pem is larger than 65,536 bytes"),
         (_other_curve, "is no key of ed25519"),
     ],
 )

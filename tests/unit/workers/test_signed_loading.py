@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -30,6 +30,7 @@ from workers.settings import WorkerSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from workers.packages.loading import LoadedModel
     from workers.packages.signing.keys import PrivateKey
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
@@ -186,6 +187,22 @@ def test_what_changes_after_it_was_verified_is_not_loaded(
     assert np.array_equal(load_package(folder, keys=keys, cache=cache).runtime.predict_batch(X).answers, expected)
     with pytest.raises(PackageError, match=r"SHA-256 differs|other-files"):
         load_package(folder, keys=keys)
+
+
+def test_a_package_that_changes_after_it_was_loaded_is_not_measured_by_what_lies_there(
+    folder: Path, keys: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows come by the manifest that was verified, and by no other one."""
+
+    def loaded_then_changed(*given: Any, **named: Any) -> LoadedModel:
+        model = load_package(*given, **named)
+        _other_model(folder)
+        return model
+
+    digest = manifests.digest(folder)
+    monkeypatch.setattr(trial, "load_package", loaded_then_changed)
+    with pytest.raises(PackageError, match="SHA-256 differs"):
+        trial.measured(folder, digest, keys=keys, version="digits@1")
 
 
 def test_a_folder_that_is_another_one_after_it_was_verified_is_not_loaded(

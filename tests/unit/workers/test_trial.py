@@ -16,7 +16,7 @@ from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.executors import trial
 from workers.executors.predictor import blank
-from workers.manifest import MANIFEST, digest
+from workers.manifest import MANIFEST, digest, pinned
 from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
@@ -64,15 +64,15 @@ def test_without_examples_a_blank_row_is_asked(tmp_path: Path) -> None:
     """As when a model is loaded."""
     folder = tmp_path / "m"
     manifest = package_function("tests.toys:shout", folder, "m", "1", ["text"])
-    assert trial.examples(folder) == ["text"]  # it is warmed up on that
+    assert trial.examples(folder, manifest) == ["text"]  # it is warmed up on that
     document = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps(document | {"files": {}}))
-    assert trial.examples(tmp_path / "m") == [blank(manifest.input)]
+    assert trial.examples(folder, pinned(folder).manifest) == [blank(manifest.input)]
 
 
 def test_a_pipeline_in_stages_is_measured_by_the_rows_that_it_is_warmed_up_on(tmp_path: Path) -> None:
     """It keeps no examples, as it has no other form; an empty text would be far cheaper than real ones."""
     pipeline = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(["good film", "bad film"], [1, 0])
-    package_sklearn(pipeline, tmp_path / "m", "m", "1", ["a good film", "a bad one"], convert="stages")
-    assert trial.examples(tmp_path / "m") == ["a good film", "a bad one"]
+    manifest = package_sklearn(pipeline, tmp_path / "m", "m", "1", ["a good film", "a bad one"], convert="stages")
+    assert trial.examples(tmp_path / "m", manifest) == ["a good film", "a bad one"]
     assert tuple(trial.measured(tmp_path / "m", digest(tmp_path / "m"))) == trial.SIZES

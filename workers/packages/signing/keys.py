@@ -161,6 +161,8 @@ def _read_public(file: Path) -> PublicKey:
         raise SignatureError(
             "no-keys", f"{file} is a private key: keep it elsewhere, and leave public ones there alone"
         )
+    if content.count(b"-----BEGIN") > 1:
+        raise SignatureError("no-keys", f"{file} holds several keys, and only the first would count: one a file")
     try:
         found = serialization.load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -173,9 +175,12 @@ def _read_public(file: Path) -> PublicKey:
 def _content(file: Path) -> bytes:
     try:
         with file.open("rb") as opened:
-            return opened.read(_MOST_BYTES)
+            content = opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise SignatureError("no-keys", f"{file} cannot be read ({error.strerror}): check the path") from error
+    if len(content) > _MOST_BYTES:
+        raise SignatureError("no-keys", f"{file} is larger than {_MOST_BYTES:,} bytes, so it is no key: remove it")
+    return content
 
 
 def _is_known(key: _Private | _Public) -> bool:

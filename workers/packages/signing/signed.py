@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from workers.packages.signing.keys import PrivateKey, PublicKey
 
 _SHOWN: Final = 5  # names of files
+_MENDED: Final = f"what it says of them may take {documents.MOST_BYTES >> 20} MiB; package the model in fewer files"
 
 
 def sign(folder: Path, key: PrivateKey) -> Path:
     """Sign a package as it lies there; returns the file of the signature, which replaces one that was there.
 
     Raises:
-        PackageError: it is no package, a file has changed since it was packaged, or there are others.
+        PackageError: it is no package, a file has changed since it was packaged, there are others, or too many.
     """
     found = manifests.pinned(folder)
     sealed.verify(folder, found.manifest)
     _require_no_others(folder, _files(found))
-    payload = statement.written(SignedFiles(f"{found.manifest.name}@{found.manifest.version}", _files(found)))
-    content = bundle.written(SignatureBundle(key.public.hint, payload, key.sign(bundle.signed_bytes(payload))))
+    content = _signature(found, key)
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False) as file:
             file.write(content)
@@ -52,6 +52,21 @@ def sign(folder: Path, key: PrivateKey) -> Path:
         return Path(file.name).replace(folder / SIGNATURE_FILE)
     except OSError as error:
         raise PackageError(f"{folder} cannot be signed ({error.strerror}): check who may write there") from error
+
+
+def _signature(found: Pinned, key: PrivateKey) -> bytes:
+    """Return the bundle of a package, read back as whoever checks it will read it."""
+    files = _files(found)
+    payload = statement.written(SignedFiles(f"{found.manifest.name}@{found.manifest.version}", files))
+    content = bundle.written(SignatureBundle(key.public.hint, payload, key.sign(bundle.signed_bytes(payload))))
+    try:
+        _require_same(statement.read(bundle.read(content).payload).files, files)
+    except SignatureError as error:
+        if error.reason != "too-large":
+            raise
+        told = f"too many files for a signature ({len(files):,}), or too long names: {_MENDED}"
+        raise SignatureError(error.reason, told) from error
+    return content
 
 
 def require_signed(folder: Path, found: Pinned, place: Path | str, version: str = "") -> PublicKey:
