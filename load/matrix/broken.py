@@ -94,7 +94,6 @@ class Broken:
         blow: breaks something.
         ends: the roles that it ends itself.
         times: how often it is repeated in the long form.
-        disturbs: whether answers may be late or defaults while it lasts.
         works: tells, beside answers and groups, whether what was broken works again since then (s).
     """
 
@@ -103,7 +102,6 @@ class Broken:
     blow: Blow
     ends: tuple[str, ...] = ()
     times: int = 3
-    disturbs: bool = True
     works: Check | None = None
 
 

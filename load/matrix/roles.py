@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from load.matrix.broken import Check, Place
 
-# Nobody who asks misses these.
-_BESIDE: Final = frozenset({"joiner", "learner", "control", "record", "gateway"})
-
 
 async def _ended(place: Place, role: str, number: signal.Signals) -> None:
     before = dict(place.system.restarts)
@@ -61,12 +58,12 @@ _UNSHOWN: Final = {"worker", "host", "control", "record", "gateway"}
 
 
 def _rows(role: str) -> tuple[Broken, ...]:
-    disturbs, works = role not in _BESIDE, _WORKS.get(role)
+    works = _WORKS.get(role)
     ended = [
-        Broken(f"{role} {number.name}", role, partial(_ended, role=role, number=number), (role,), 3, disturbs, works)
+        Broken(f"{role} {number.name}", role, partial(_ended, role=role, number=number), (role,), 3, works)
         for number in (signal.SIGTERM, signal.SIGKILL)
     ]
-    return (*ended, Broken(f"{role} SIGSTOP", role, partial(_still, role=role), (), 3, disturbs, works))
+    return (*ended, Broken(f"{role} SIGSTOP", role, partial(_still, role=role), (), 3, works))
 
 
 ROLE_ROWS: Final = tuple(row for role in INSTANCES for row in _rows(role))

@@ -21,8 +21,8 @@ from load.matrix.door import Door
 from load.matrix.evidence import collected
 from load.matrix.groups import Groups
 from load.matrix.services import BROKERS, port
-from load.matrix.setting import KINDS, WINDOW_S, deployment, port_of, trace_folder
-from load.matrix.traffic import Traffic
+from load.matrix.setting import KINDS, PARTITIONS, SLO_MS, WINDOW_S, deployment, port_of, trace_folder
+from load.matrix.traffic import Promised, Traffic
 from schemas import topics
 from streams.testing.validator import doubled, faults
 from streams.topology import host_role, worker_role
@@ -48,7 +48,7 @@ class Row:
         name: of the row.
         part: that it belongs to.
         blow_s: how long the blow took.
-        served_s: from its end until all partitions were answered completely again.
+        served_s: from its end until all partitions were answered completely again; None = they were not.
         caught_up_s: from its end until all groups had committed what there was then.
         complete: share of the queries asked meanwhile whose answers are complete.
         ended: processes that ended beside those that were ended, and how often.
@@ -58,7 +58,7 @@ class Row:
     name: str
     part: str
     blow_s: float
-    served_s: float
+    served_s: float | None
     caught_up_s: float
     complete: float
     ended: dict[str, int]
@@ -121,7 +121,9 @@ async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> 
         store = redis.url.replace(f":{port(redis.url)}/", f":{proxy.doors[port(redis.url)]}/")
         asked = deployment(made.new_prefix("matrix"), folder, bootstrap, store, count)
         async with stage.launch(asked) as system:
-            traffic = Traffic(bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5)
+            traffic = Traffic(
+                bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5, Promised(SLO_MS / 1e3, PARTITIONS)
+            )
             door = Door(port_of(asked, "gateway"), KINDS[0].application)
             place = Place(
                 asked.prefix,
@@ -165,7 +167,7 @@ def reads(models: Iterable[str]) -> dict[str, tuple[str, ...]]:
 async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     """Run one row."""
     found = []
-    if not await _until(partial(place.traffic.serves, place.traffic.sent), SERVED_S):
+    if await _until(partial(place.traffic.serves, place.traffic.sent), SERVED_S) is None:
         found.append(f"no progress within {SERVED_S:g} s before it")
     before, since, began_s = dict(place.system.restarts), place.traffic.sent, time.monotonic()
     try:
@@ -175,7 +177,8 @@ async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     blow_s, over, over_s = time.monotonic() - began_s, place.traffic.sent, time.monotonic()
     caught_up = asyncio.create_task(_caught_up(groups, over_s))
     served_s = await _until(partial(place.traffic.serves, over), SERVED_S)
-    if not served_s:
+    again = place.traffic.sent
+    if served_s is None:
         found.append(f"not served again within {SERVED_S:g} s")
     if row.works is not None and not await _until_thread(partial(row.works, place, over_s), SERVED_S):
         found.append(f"does not work again within {SERVED_S:g} s")
@@ -184,7 +187,8 @@ async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     expected = {place.process(role) for role in row.ends}
     restarts = {name: count - before.get(name, 0) for name, count in place.system.restarts.items()}
     ended = {name: count - (name in expected) for name, count in restarts.items() if count > (name in expected)}
-    complete = place.traffic.share_complete(since, place.traffic.sent)
+    await _until(partial(place.traffic.has_answered, since, again), 2 * SLO_MS / 1e3)  # what is due by then
+    complete = place.traffic.share_complete(since, again)
     return Row(row.name, row.part, blow_s, served_s, caught_up_s, complete, ended, tuple(found))
 
 
@@ -193,14 +197,14 @@ async def _caught_up(groups: Groups, since_s: float) -> tuple[float, dict[str, i
     return time.monotonic() - since_s, behind
 
 
-async def _until(condition: Callable[[], bool], patience_s: float) -> float:
-    """Wait for a condition; returns how long that took, 0 where it did not come true."""
+async def _until(condition: Callable[[], bool], patience_s: float) -> float | None:
+    """Wait for a condition; returns how long that took, None where it did not come true."""
     began_s = time.monotonic()
     while not condition():
         if time.monotonic() - began_s > patience_s:
-            return 0.0
+            return None
         await asyncio.sleep(_LOOK_S)
-    return max(1e-3, time.monotonic() - began_s)
+    return time.monotonic() - began_s
 
 
 async def _until_thread(condition: Callable[[], bool], patience_s: float) -> bool:
@@ -244,5 +248,6 @@ async def judged(
 def _line(row: Row) -> str:
     ended = f", ended {row.ended}" if row.ended else ""
     wrong = "".join(f"; {fault}" for fault in row.faults)
-    times = f"served after {row.served_s:.1f} s, caught up after {row.caught_up_s:.1f} s"
+    served = "never served again" if row.served_s is None else f"served after {row.served_s:.1f} s"
+    times = f"{served}, caught up after {row.caught_up_s:.1f} s"
     return f"{row.name}: {row.blow_s:.1f} s, {times}, {row.complete:.1%} complete{ended}{wrong}"

@@ -108,10 +108,10 @@ def leader(place: Place, topic: str, partition: int) -> str:
 
 _NAMES: Final = tuple(f"broker@{number}" for number in range(1, BROKERS + 1))
 REDIS_ROWS: Final = (
-    Broken("redis killed", "redis", _redis_killed, disturbs=False),
-    Broken("redis paused", "redis", _redis_paused, disturbs=False),
-    Broken("redis set back", "redis", _redis_set_back, disturbs=False),
-    Broken("redis fails over", "redis", _redis_failed_over, times=1, disturbs=False),
+    Broken("redis killed", "redis", _redis_killed),
+    Broken("redis paused", "redis", _redis_paused),
+    Broken("redis set back", "redis", _redis_set_back),
+    Broken("redis fails over", "redis", _redis_failed_over, times=1),
 )
 BROKER_ROWS: Final = (
     *(Broken(f"{name} stopped", "brokers", partial(_broker_stopped, name=name), times=1) for name in _NAMES),

@@ -39,7 +39,7 @@ _CATCH_UP: Final = 200  # queries sent in one go after an outage
 _FLUSH_S: Final = 60.0
 _METADATA_S: Final = 10.0
 _SILENT_MS: Final = 15_000  # as roles have it: then a broker that says nothing is given up
-_CLEAN: Final = 60  # answers that show that all partitions are served
+CLEAN: Final = 60  # answers that show that all partitions are served
 _GOOD: Final = 0.9
 
 
@@ -49,6 +49,13 @@ class Kind(NamedTuple):
     application: str
     has_context: bool
     has_default_loss: bool
+
+
+class Promised(NamedTuple):
+    """What is asked of the deployment: an answer by the objective (s), from every partition."""
+
+    slo_s: float
+    partitions: int
 
 
 class Acknowledged(NamedTuple):
@@ -72,14 +79,17 @@ class Traffic:
         kinds: the applications, asked in turn.
         rate: queries a second.
         late_s: after an answer feedback is surely late then.
+        promised: when an answer is due, and from where answers come.
 
     Attributes:
-        sent: numbers up to this one were handed to the client.
+        sent: numbers below this one were handed to the client.
         first: status of the first answer to each query, by number.
         latencies_ms: of each first answer, from when it was meant to be sent.
     """
 
-    def __init__(self, bootstrap: str, prefix: str, kinds: tuple[Kind, ...], rate: float, late_s: float) -> None:
+    def __init__(
+        self, bootstrap: str, prefix: str, kinds: tuple[Kind, ...], rate: float, late_s: float, promised: Promised
+    ) -> None:
         self.sent = 0
         self.first: dict[int, Status] = {}
         self.latencies_ms: list[float] = []
@@ -90,9 +100,11 @@ class Traffic:
         self._codec = Codec()
         self._rate = rate
         self._late_s = late_s
+        self._promised = promised
         self._partition_of: dict[int, int] = {}
         self._due: deque[tuple[float, int]] = deque()  # late feedback
         self._is_asking, self._is_running = True, True
+        self._start_s = time.monotonic()  # set anew once it asks
         self._all_sent = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
         self._producer = Producer(
@@ -127,16 +139,19 @@ class Traffic:
         return len(self.first) >= len(self.acknowledged.asked)
 
     def serves(self, since: int) -> bool:
-        """Whether what was asked after the first `since` numbers is answered completely, in every partition."""
-        recent = [number for number in range(since, self.sent) if self.first.get(number) is not None][-_CLEAN:]
-        complete = [number for number in recent if self.first[number] is Status.COMPLETE]
-        there = {self._partition_of[number] for number in complete}
-        return len(recent) == _CLEAN and len(complete) >= _GOOD * _CLEAN and there >= {*self._partition_of.values()}
+        """Whether what was asked from the number `since` on, and is due, is answered completely in every partition."""
+        due = int((time.monotonic() - self._start_s - self._promised.slo_s) * self._rate)
+        answers = {number: self._partition_of[number] for number in complete(self.first, since, min(due, self.sent))}
+        return are_served(answers, since, min(due, self.sent), self._promised.partitions)
+
+    def has_answered(self, since: int, until: int) -> bool:
+        """Whether all queries of these numbers are answered somehow."""
+        return all(number in self.first for number in range(since, until) if is_query(number))
 
     def share_complete(self, since: int, until: int) -> float:
-        """Return which part of the answers to these numbers was complete."""
-        found = [self.first[number] for number in range(since, until) if number in self.first]
-        return sum(status is Status.COMPLETE for status in found) / max(1, len(found))
+        """Return which part of the queries of these numbers was answered completely."""
+        asked = sum(map(is_query, range(since, until)))
+        return len(complete(self.first, since, until)) / max(1, asked)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -249,6 +264,34 @@ class Traffic:
         self.acknowledged.told[name] = label
         if time.monotonic() - sent_s > _PROMPT_S:
             self.acknowledged.late.add(name)
+
+
+def is_query(number: int) -> bool:
+    """Tell whether a number is a query that has an answer: neither garbage nor feedback alone."""
+    return number % EVERY not in (GARBAGE, STRAY)
+
+
+def complete(first: Mapping[int, Status], since: int, until: int) -> list[int]:
+    """Return the queries of these numbers whose first answer was complete."""
+    return [number for number in range(since, until) if first.get(number) is Status.COMPLETE]
+
+
+def are_served(answers: Mapping[int, int], since: int, until: int, partitions: int) -> bool:
+    """Tell whether of the last queries of these numbers nearly all have complete answers, from all partitions.
+
+    Args:
+        answers: complete ones: the partition of each, by number.
+        since: the first number that counts.
+        until: numbers below this one are due.
+        partitions: how many there are.
+    """
+    asked = [number for number in range(since, until) if is_query(number)][-CLEAN:]
+    served = [number for number in asked if number in answers]
+    return (
+        len(asked) == CLEAN
+        and len(served) >= _GOOD * CLEAN
+        and {answers[number] for number in served} >= {*range(partitions)}
+    )
 
 
 def truth(number: int) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from load.figures import FAULTS, NONE, SHOWN, SHOWN_S, Better, Figures, Kind
 from load.matrix.network import DISK_ROWS, NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
-from load.matrix.runner import struck
+from load.matrix.runner import SERVED_S, struck
 from load.matrix.services import BROKER_ROWS, BROKERS, REDIS_ROWS
 from load.matrix.vanished import TOPIC_ROWS
 from load.results.results import Result
@@ -81,7 +81,7 @@ def _figures(its: Judged) -> dict[str, float]:
         **{name: its.counts[name] for name in ("queries", "feedback", "unacknowledged")},
         **{f"{kind}_doubled": count for kind, count in its.doubled.items()},
         "complete": min(row.complete for row in rows),
-        "served_s": max(row.served_s for row in rows),
+        "served_s": max(SERVED_S if row.served_s is None else row.served_s for row in rows),  # so long was waited
         "caught_up_s": max(row.caught_up_s for row in rows),
     }
 
@@ -99,7 +99,7 @@ def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         row["name"],
         f"{row['blow_s']:.1f}",
-        f"{row['served_s']:.1f}",
+        "never" if row["served_s"] is None else f"{row['served_s']:.1f}",
         f"{row['caught_up_s']:.1f}",
         f"{row['complete']:.1%}",
         ", ".join(f"{count} {name}" for name, count in row["ended"].items()) or "0",
