@@ -149,7 +149,8 @@ cdef inline bint next_record(Opened* batch, Taken* record) noexcept nogil:
     if batch.next >= batch.count:
         return False
     inside = place_in(read_bytes(place, read_long(place)))
-    read_byte(&inside)  # attributes: there are none yet
+    if read_byte(&inside) & 0x80:  # attributes: there are none yet; aiokafka reads them as a number of several bytes
+        lose(&inside)
     delta_ms = read_long(&inside)
     if read_long(&inside) != batch.next or not _added(batch.first_ms, delta_ms, &record.stamp_us):
         lose(&inside)

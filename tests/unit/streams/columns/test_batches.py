@@ -100,6 +100,18 @@ def test_what_contradicts_itself_is_refused_or_read_as_aiokafka_reads_it(given_r
     assert end == len(found)
 
 
+@given(st.integers(0, 255))
+def test_attributes_of_a_record_are_read_as_aiokafka_reads_them(attributes: int) -> None:
+    """One byte by the protocol; aiokafka takes a number of several bytes, so those with the highest bit are refused."""
+    data = bytearray(built([(b"key", b"value", 0, [])]))
+    data[62] = attributes
+    if attributes < 128:
+        assert batches.records(sealed(bytes(data))) == [(0, TIME_MS * 1000, b"key", b"value", 0)]
+        return
+    with pytest.raises(ValueError, match="contradicts itself"):
+        batches.records(sealed(bytes(data)))
+
+
 @pytest.mark.parametrize(
     "change", [(16, 1), (22, 1), (22, 0x20), (26, 9)], ids=["format", "compressed", "control", "gaps"]
 )
