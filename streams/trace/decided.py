@@ -31,7 +31,7 @@ PLACE: Final = "place"
 _SUM: Final = 1e-3  # by how much rounded probabilities may miss 1
 
 
-class Choice(NamedTuple):
+class LoggedChoice(NamedTuple):
     """What was chosen, among what.
 
     Attributes:
@@ -94,12 +94,12 @@ def observation(
     arms = _arms(given, row, mapping)
     place = _place(mapping.chosen, row, arms)
     shares = _propensities(given, place, len(arms))
-    choice = Choice(arms, shares, place, loss_of(row, mapping))
+    choice = LoggedChoice(arms, shares, place, loss_of(row, mapping))
     return observed(choice, query_id, application, context, features, at_us, known_us)
 
 
 def observed(
-    choice: Choice, query_id: str, application: str, context: str | None,
+    choice: LoggedChoice, query_id: str, application: str, context: str | None,
     features: tuple[float, ...], at_us: int, known_us: int, weight: float | None = None,
 ) -> Observation:  # fmt: skip
     """Return a choice as an observation, its arms in an order that is the same in every row."""

@@ -19,7 +19,7 @@ from schemas.inputs import as_features
 from streams.mapping.errors import MappingError
 from streams.mapping.expressions import at_path
 from streams.mapping.fields import FieldSource, time_us
-from streams.trace.decided import Choice, checked_shares, observed, share_of
+from streams.trace.decided import LoggedChoice, checked_shares, observed, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def _is_other(found: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _choice(found: Mapping[str, Any], form: DsjsonForm) -> Choice:
+def _choice(found: Mapping[str, Any], form: DsjsonForm) -> LoggedChoice:
     """Return what was chosen among what, and what it cost."""
     actions = [int(action) for action in found["a"]]
     arms = _named(actions, found)
@@ -137,7 +137,7 @@ def _choice(found: Mapping[str, Any], form: DsjsonForm) -> Choice:
     if told is not None and abs(float(told) - shares[place]) > _CLOSE:
         raise ValueError(f"_label_probability is {told}, and p says {shares[place]:g}")
     cost = _cost(found)
-    return Choice(arms, shares, place, None if cost is None else share_of(cost, form.low, form.high))
+    return LoggedChoice(arms, shares, place, None if cost is None else share_of(cost, form.low, form.high))
 
 
 def _named(actions: Sequence[int], found: Mapping[str, Any]) -> list[str]:
