@@ -14,7 +14,7 @@ from deploy.evaluation import words
 from deploy.evaluation.reading import live, recorded
 from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
-from streams.evaluation.candidate import candidate
+from streams.evaluation.candidate import asks_several, candidate
 from streams.evaluation.evaluation import evaluate as judged
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def evaluate(
     are judged instead of models: by the logged probability that each was the answer.
     """
     policy = candidate(wanted)
-    past = _history(settings, folder, of_live, application)
+    past = _history(settings, folder, of_live, application, with_outputs=asks_several(policy))
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
     least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
@@ -95,13 +95,15 @@ def evaluate(
             echo(f"page: {html}")
 
 
-def _history(settings: Settings, folder: Path | None, of_live: str | None, application: str | None) -> KnownApplication:
+def _history(
+    settings: Settings, folder: Path | None, of_live: str | None, application: str | None, *, with_outputs: bool
+) -> KnownApplication:
     if (folder is None) == (of_live is None):
         raise UsageError("name either the folder of a trace or --live APP (`skysail evaluate --help`)")
     if of_live is not None:
-        return live(settings, codec_for(settings), of_live)
+        return live(settings, codec_for(settings), of_live, with_outputs=with_outputs)
     assert folder is not None
-    return recorded(folder, codec_for(settings), application)
+    return recorded(folder, codec_for(settings), application, with_outputs=with_outputs)
 
 
 def _print(found: Evaluation) -> None:
