@@ -241,11 +241,11 @@ def test_with_weights_it_is_the_sum_of_weight_times_loss_over_that_of_weights(na
 
 @pytest.mark.parametrize("name", ["replay", "dr_os", "switch", "dm"])
 def test_with_weights_it_is_near_that_where_it_draws_or_trusts_a_model(name: str) -> None:
-    """Within four of its own standard errors, or a hundredth."""
+    """Within four of its own standard errors, or a fiftieth: a model draws contexts towards the mean of all."""
     parts = np.array([[1.0, 1.0, 1.0], [0.25, 0.25, 0.25]])
     log, losses, target = weighed(parts)
     found = one(log, name, least=0.0)
-    assert abs(found.value - float((parts * target * losses).sum() / 1.25)) < max(0.01, 4 * found.error)
+    assert abs(found.value - float((parts * target * losses).sum() / 1.25)) < max(0.02, 4 * found.error)
 
 
 def test_weights_that_depend_on_the_arm_are_the_targets_own_where_it_normalises_itself() -> None:
