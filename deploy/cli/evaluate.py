@@ -16,6 +16,7 @@ from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
 from streams.evaluation.candidate import asks_several, candidate
 from streams.evaluation.evaluation import evaluate as judged
+from streams.evaluation.judgeable import judgeable
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -26,6 +27,8 @@ EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
 skysail evaluate traces/monday --policy exp3:eta=0.1,gamma=0.1 --html exp3.html
 skysail evaluate --live digits --policy always:forest --json
+skysail evaluate traces/monday --policy cascade:budget=0.3
+skysail evaluate traces/monday --which
 skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --known-features
 """
 
@@ -52,6 +55,7 @@ skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --
     help="What intervals may miss.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--which", is_flag=True, help="Say which policies this log can judge, how, and why others not.")
 @click.option("--known-features", is_flag=True, help="Leave decisions out for which features were imputed.")
 @click.option("--force", is_flag=True, help="Estimate from however few samples.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
@@ -67,6 +71,7 @@ def evaluate(
     window_s: float | None,
     alpha: float,
     seed: int,
+    which: bool,
     known_features: bool,
     force: bool,
     html: Path | None,
@@ -78,6 +83,13 @@ def evaluate(
     Only decisions whose window for feedback has ended are judged. Where a policy chose among items (`two_speed`), items
     are judged instead of models: by the logged probability that each was the answer.
     """
+    if which:
+        lines = [*judgeable(_history(settings, folder, of_live, application, with_outputs=True))]
+        if as_json:
+            print_json([line._asdict() for line in lines])
+        else:
+            print_table(("policies", "judged", "why"), lines)
+        return
     policy = candidate(wanted)
     past = _history(settings, folder, of_live, application, with_outputs=asks_several(policy))
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)

@@ -10,6 +10,7 @@ from policies.estimators.log import Log
 from policies.estimators.reward_model import expected
 from streams.evaluation.candidate import asks_several
 from streams.evaluation.errors import EvaluationError
+from streams.evaluation.walk import may_go_on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +90,30 @@ def _of_arms(judged: Sequence[Observation], target: Floats, arms: Sequence[str],
         logged[row, at] = decision.propensities
         for arm in decision.chosen:
             losses[row, at[arm]] = known[arm]
-    return Log(logged, target, losses, expected(losses, _contexts(judged), _features(judged), parts), parts)
+    return Log(
+        logged,
+        target,
+        losses,
+        expected(losses, _contexts(judged), _features(judged), parts),
+        parts,
+        _blind(judged, logged, target),
+    )
+
+
+def _blind(judged: Sequence[Observation], logged: Floats, target: Floats) -> float | None:
+    """Return the share of a policy's decisions of which the log can know nothing; None = rows tell it.
+
+    Where models are asked in turn, an arm behind a question that was not put has no probability yet. Where there was no
+    question behind the answers that came, it has none: each such row stands for those that did not come so far.
+    """
+    if not any(seen.steps for seen in judged):
+        return None
+    never = np.where(logged > 0.0, 0.0, target).sum(axis=1)
+    counted = 0.0
+    for seen, share in zip(judged, never.tolist(), strict=True):
+        if share and not may_go_on(seen):
+            counted += share / min([seen.decision.propensities[arm] for arm in seen.decision.chosen])
+    return min(1.0, counted / len(judged))
 
 
 def _contexts(judged: Sequence[Observation]) -> NDArray[np.intp] | None:

@@ -21,7 +21,7 @@ from policies.outside import comes_from_outside
 from schemas.records import Outcome, Step, Tensor
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.replayed_states import fold_along
-from streams.evaluation.walk import AskedInTurn, WalkEnd, ends, ends_by_confidence, time_for, together
+from streams.evaluation.walk import AskedInTurn, WalkEnd, ends, ends_by_confidence, may_go_on, time_for, together
 from streams.operators.cold_start import lesson, started
 
 if TYPE_CHECKING:
@@ -229,6 +229,6 @@ def _arrays(decisions: Sequence[Observation], walked: Sequence[tuple[list[WalkEn
             logged[row, column], target[row, column] = share, end.chance
             if cost is not None and share > 0.0:
                 losses[row, column] = cost
-            if not share:
+            if not share and not may_go_on(seen):
                 never += end.chance / (together(seen, end.before) or 1.0)
     return WalkEnds(logged, target, losses, min(1.0, never / len(decisions)))

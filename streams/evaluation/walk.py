@@ -112,3 +112,8 @@ def together(seen: Observation, arms: Collection[int]) -> float:
     shares = [seen.decision.propensities[arm] for arm in arms]
     unsure = [share for share in shares if share < 1.0]
     return min(shares, default=1.0) if seen.steps or len(unsure) < 2 else 0.0
+
+
+def may_go_on(seen: Observation) -> bool:
+    """Tell whether the log could have asked on and did not: arms behind that question have no probability yet."""
+    return bool(seen.steps) and seen.steps[-1].outcome != ASKED and seen.steps[-1].probability > 0.0
