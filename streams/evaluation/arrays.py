@@ -90,14 +90,8 @@ def _of_arms(judged: Sequence[Observation], target: Floats, arms: Sequence[str],
         logged[row, at] = decision.propensities
         for arm in decision.chosen:
             losses[row, at[arm]] = known[arm]
-    return Log(
-        logged,
-        target,
-        losses,
-        expected(losses, _contexts(judged), _features(judged), parts),
-        parts,
-        _blind(judged, logged, target),
-    )
+    modelled = expected(losses, _contexts(judged), _features(judged), parts)
+    return Log(logged, target, losses, modelled, parts, _blind(judged, logged, target))
 
 
 def _blind(judged: Sequence[Observation], logged: Floats, target: Floats) -> float | None:

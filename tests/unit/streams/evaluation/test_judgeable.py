@@ -12,7 +12,7 @@ from streams.evaluation.errors import EvaluationError
 from streams.evaluation.evaluation import Evaluation, evaluate
 from streams.evaluation.history import KnownApplication
 from streams.evaluation.judgeable import BY_WEIGHTS, EXACTLY, IN_PART, NO, judgeable
-from tests.histories import served
+from tests.histories import observation, served
 from tests.unit.streams.evaluation.test_several import ensemble, population
 
 PAST = KnownApplication("shop", (), {}, 10**13, 60.0)
@@ -28,11 +28,7 @@ BANDIT = replace(PAST, observations=served("epsilon_greedy(epsilon=0.5)", 300))
 HALF_BLIND = replace(
     BANDIT,
     observations=tuple(
-        seen
-        if number % 2
-        else seen._replace(
-            decision=seen.decision._replace(propensities=(0.5, 0.5, 0.0), chosen=(0,)), losses=(1.0, None, None)
-        )
+        observation(number, 0, (1.0, None, None), (0.5, 0.5, 0.0)) if number % 2 else seen
         for number, seen in enumerate(BANDIT.observations)
     ),
 )
