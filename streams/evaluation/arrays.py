@@ -8,8 +8,8 @@ import numpy as np
 
 from policies.estimators.log import Log
 from policies.estimators.reward_model import expected
-from streams.evaluation.candidate import asks_several
 from streams.evaluation.errors import EvaluationError
+from streams.evaluation.several import Several
 from streams.evaluation.walk import may_go_on
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from schemas.records import Observation
     from streams.evaluation.candidate import JudgedPolicy
     from streams.evaluation.history import KnownApplication
-    from streams.evaluation.several import Several
 
 LEAST_MATCHED = 0.05  # share of what a policy would do: below it the few decisions that match say little of the others
 
@@ -44,7 +43,7 @@ def as_log(
         EvaluationError: the log has not what it takes.
     """
     counted = None if (parts == 1.0).all() else parts
-    if not asks_several(candidate):
+    if not isinstance(candidate, Several):
         arms = _arms(judged)
         return _of_arms(judged, candidate.propensities(judged, history.observations, arms), arms, counted)
     logged, target, losses, never = candidate.ends(judged, history)

@@ -197,7 +197,8 @@ def _simulated(questions: AskedInTurn, seen: Observation, known: Mapping[int, Mo
 
     None where it would have asked what the log has not.
     """
-    asked, steps, reached = questions.first, [], 1.0
+    steps: list[Step] = []
+    asked, reached = questions.first, 1.0
     shares = [1.0 if arm in asked else 0.0 for arm in range(len(seen.losses))]
     while True:
         if not all(arm in seen.decision.chosen for arm in asked):

@@ -143,7 +143,8 @@ def test_of_an_ensembles_log_a_policy_that_asks_in_turn_has_its_exact_value() ->
     exactly(found, true, ("full_information", "ipw", "snipw", "dr"))
     assert found.candidate.mean == pytest.approx(true)
     assert found.difference.mean == pytest.approx(true - found.served.mean)
-    assert (found.unsupported, found.matched) == (0.0, pytest.approx(1.0))
+    assert found.unsupported == 0.0
+    assert found.matched == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("policy", ["exp4(eta=0.3)", "class_vote(prior=3.0)"])
@@ -192,7 +193,9 @@ def population() -> tuple[list[tuple[Observation, tuple[ModelOutput, ...]]], flo
 
     The one of `InTurn`, and the one of what was served.
     """
-    rows, costs, paid = [], [], []
+    rows: list[tuple[Observation, tuple[ModelOutput, ...]]] = []
+    costs: list[float] = []
+    paid: list[float] = []
     cases = product((0.0, 1.0), (0.0, 1.0, 1.0), (0.0, 0.0, 0.0, 1.0))  # the last model is the best one
     for sure, second, losses in product((0.55, 0.7, 0.95), (0.55, 0.7), [*cases]):
         one, two = chance(sure), chance(second)
