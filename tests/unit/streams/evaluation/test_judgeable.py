@@ -13,7 +13,7 @@ from streams.evaluation.evaluation import Evaluation, evaluate
 from streams.evaluation.history import KnownApplication
 from streams.evaluation.judgeable import BY_WEIGHTS, EXACTLY, IN_PART, NO, judgeable
 from tests.histories import observation, served
-from tests.unit.streams.evaluation.test_several import ensemble, population
+from tests.walks import ensemble, population
 
 PAST = KnownApplication("shop", (), {}, 10**13, 60.0)
 
