@@ -1,4 +1,4 @@
-"""Logs of policies that ask several models about a query, with what these have answered, and a policy that asks in turn."""
+"""Logs of policies that ask several models, with what these have answered, and a policy that asks in turn."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from policies.cascade import ASKED
 from policies.contract import Ask
-from policies.lessons import Lesson
 from schemas.records import Decision, JoinStatus, ModelOutput, Observation, Outcome, Step, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from policies.lessons import Lesson
     from schemas.records import Value
 
 ARMS = ("small", "middle", "large")
