@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deploy.evaluation.reading import recorded
 from load.figures import SHOWN, Better, Figures, Kind, at_least, at_most
 from load.research.learning import doubtful
 from load.research.learning import judged_worlds as worlds
@@ -25,9 +24,11 @@ from policies.estimators.estimate import Estimate
 from schemas.codec import Codec
 from streams.evaluation.candidate import candidate
 from streams.evaluation.evaluation import evaluate
+from streams.evaluation.history import OBSERVATIONS, history
 from streams.trace.dsjson import DsjsonForm
 from streams.trace.importing import imported_log
 from streams.trace.manifest import TraceManifest
+from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
     from load.harness.system import Stage
@@ -112,7 +113,8 @@ def _actions(folder: Path, runs: int) -> tuple[list[Evaluation], list[float]]:
         file, trace = folder / f"{seed}.dsjson", folder / f"{seed}"
         worlds.write_actions(file, _ROWS, seed)
         imported_log(file, form, trace, TraceManifest("imported", "0", source=file.name), codec)
-        found.append(evaluate(recorded(trace, codec, None), candidate("always:1"), 0.0, seed=seed, least=0.0))
+        past = history(Trace.open(trace).records(OBSERVATIONS), codec, None)
+        found.append(evaluate(past, candidate("always:1"), 0.0, seed=seed, least=0.0))
         if (value := _by_vowpal_wabbit(file, folder)) is not None:
             beside.append(value)
     return found, beside
@@ -147,8 +149,8 @@ def _own_policy(folder: Path) -> JudgedPolicy | Several:
 
 def _in_turn(policy: JudgedPolicy | Several, seed: int, *, everything: bool) -> tuple[Evaluation, float]:
     """Judge a policy that asks in turn."""
-    history, exact = worlds.questions(_ROWS, seed, everything=everything)
-    return evaluate(history, policy, 0.0, seed=seed, least=0.0), exact
+    asked, exact = worlds.questions(_ROWS, seed, everything=everything)
+    return evaluate(asked, policy, 0.0, seed=seed, least=0.0), exact
 
 
 SCENARIO = Scenario(
