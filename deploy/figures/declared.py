@@ -249,8 +249,8 @@ RULES: Final = (
     ),
     AlertRule(
         "SkysailLessonsBounded",
-        "sum by (application, by) (rate(skysail_bounded_lessons_total[10m])) > 0",
-        "10m",
+        "sum by (application, by) (rate(skysail_bounded_lessons_total[5m])) > 0",
+        "5m",
         "ticket",
         "{{ $labels.application }}: {{ $value | humanize }} lessons a second too many of one {{ $labels.by }}",
         "skysail app show {{ $labels.application }}",
