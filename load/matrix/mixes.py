@@ -71,14 +71,15 @@ PLAIN: Final = Mix(
     ),
     ("selection", "worker", "joiner", "learner", "control", "record", "gateway"),
 )
-# A graph asks a model in the host, and what that answers, a model in a worker; orders and their truth are JSON.
+# A graph asks a model in the host, and about what that has found, one in a worker. Both answer numbers: where the second
+# is away, the first one's answer stands in, and the truth can be compared with it. Orders and their truth are JSON.
 MIXED: Final = Mix(
-    {**PLAIN.functions, "held-found": "found"},
+    {**PLAIN.functions, "held-found": "right"},
     (
         *PLAIN.applications,
         replace(
             _application("graph", _BOTH),
-            stages=(Stage("found", "held-found"), Stage("summed", "", after="found", input="found.value")),
+            stages=(Stage("found", "held-found", share=0.5), Stage("summed", "", after="found", where="label >= 0")),
         ),
         replace(_application("mapped", _BOTH), mapping=json.dumps(_MAPPING)),
     ),

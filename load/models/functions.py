@@ -6,7 +6,6 @@ file and no state beside it.
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from typing import TYPE_CHECKING
@@ -97,11 +96,6 @@ def wrong(rows: NDArray[np.float32]) -> NDArray[np.int64]:
 def features(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Answer (column 0 / 16, 1) of `rows` (n, 1), as scores."""
     return np.stack([rows[:, 0] / 16, np.ones(len(rows), np.float32)], axis=1)
-
-
-def found(rows: NDArray[np.float32]) -> list[str]:
-    """Answer a JSON object that holds column 0 of `rows` (n, 1), as one that looks for things in rows does."""
-    return [json.dumps({"value": [float(row[0])]}) for row in rows]
 
 
 def never_in_time(rows: NDArray[np.float32]) -> NDArray[np.int64]:

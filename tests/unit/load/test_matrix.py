@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy.cli.load_stage import settings_of
+from deploy.state import desired
 from load.matrix.kinds import EVERY, asked, kind_of, told, truth
 from load.matrix.mixes import MIXED, PLAIN
 from load.matrix.runner import Row
-from load.matrix.setting import INSTANCES
+from load.matrix.setting import INSTANCES, deployment
 from load.matrix.traffic import (
     CLEAN,
     GARBAGE,
@@ -28,6 +30,8 @@ from load.scenarios.operation import matrix
 from schemas.records import Prediction, Status
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from load.matrix.mixes import Mix
 
 WAYS = ("SIGTERM", "SIGKILL", "SIGSTOP")
@@ -66,6 +70,14 @@ def test_what_is_special_about_a_query_is_one_thing_and_meets_every_application(
     assert len({*turns}) == len(turns)
     for turn in turns:
         assert {kind_of(mix.kinds, number) for number in range(turn, 10 * EVERY, EVERY)} == {*mix.kinds}
+
+
+@pytest.mark.parametrize("mix", [PLAIN, MIXED])
+def test_what_is_asked_is_what_skysail_run_would_start(mix: Mix, tmp_path: Path) -> None:
+    """Its models answer their sample, its graph and its mapping are sound, and their topics are the deployment's."""
+    settings = settings_of(deployment(mix, "mine", tmp_path, "127.0.0.1:1", "redis://127.0.0.1:1", 1), "", "")
+    assert {model.name for model in desired.models(settings)} == {*mix.functions}
+    assert [record.name for record in desired.applications(settings)] == [kind.application for kind in mix.kinds]
 
 
 def test_who_reads_others_topics_is_asked_and_told_in_json() -> None:
