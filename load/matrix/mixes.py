@@ -71,8 +71,8 @@ PLAIN: Final = Mix(
     ),
     ("selection", "worker", "joiner", "learner", "control", "record", "gateway"),
 )
-# A graph asks a model in the host, and about what that has found, one in a worker. Both answer numbers: where the second
-# is away, the first one's answer stands in, and the truth can be compared with it. Orders and their truth are JSON.
+# A graph asks a model in the host, and about what that has found, one in a worker. Both answer numbers: where the
+# second is away, the first one's answer stands in, and the truth can be compared with it. Orders and truth are JSON.
 MIXED: Final = Mix(
     {**PLAIN.functions, "held-found": "right"},
     (
