@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from policies import registry
-from policies.cascade import ASKED
 from policies.combine import combine
 from policies.contract import Situation, is_answer_aware, is_contextual, is_stepwise
-from policies.draw import uniform
-from policies.errors import LossError
-from policies.loss_rules import rule
 from policies.outside import comes_from_outside
-from schemas.records import Outcome, Step, Tensor
+from schemas.records import Outcome
+from streams.evaluation.answered import by_arm, cost_of, simulated
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.replayed_states import fold_along
 from streams.evaluation.walk import AskedInTurn, WalkEnd, ends, ends_by_confidence, may_go_on, time_for, together
@@ -88,7 +85,7 @@ class Several:
         walked: list[tuple[list[WalkEnd], list[float | None]]] = [([], [])] * len(decisions)
         taught: dict[str, Observation] = {}
         unknown = 0
-        outputs = {seen.query_id: _by_arm(seen, history) for seen in history.observations}
+        outputs = {seen.query_id: by_arm(seen, history) for seen in history.observations}
         told = partial(self._lesson, taught, outputs)
         for row, states in fold_along(decisions, history.observations, told):
             seen = decisions[row]
@@ -97,8 +94,8 @@ class Several:
             costs = [self._loss(seen, known, values, questions, end, history) for end in found]
             unknown += any(end.is_known and cost is None for end, cost in zip(found, costs, strict=True))
             walked[row] = found, costs
-            if self._is_simulated(seen) and (simulated := _simulated(questions, seen, known)) is not None:
-                taught[seen.query_id] = lesson(simulated, self.name)
+            if self._is_simulated(seen) and (its := simulated(questions, seen, known)) is not None:
+                taught[seen.query_id] = lesson(its, self.name)
         if unknown:
             raise EvaluationError(
                 f"in {unknown:,} of {len(decisions):,} decisions nobody knows what the answer of {self.name} would have"
@@ -168,56 +165,7 @@ class Several:
             votes = questions.votes({arm: answers.get(arm) for arm in end.asked})
             counted = {arm: one for arm, one in answers.items() if votes.get(arm, 0.0) > 0.0} or answers
             answer = combine(votes, counted, history.combine)[0]
-        return _cost(answer, answers, seen, history.loss)
-
-
-def _cost(answer: Value | None, answers: Mapping[int, Value], seen: Observation, kind: str) -> float | None:
-    """Return what an answer has cost: as much as the same answer of a model, else what the label says."""
-    alike = [seen.losses[arm] for arm, one in answers.items() if type(one) is type(answer) and one == answer]
-    if alike and alike[0] is not None:
-        return alike[0]
-    if answer is None or seen.label is None:
-        return None
-    try:
-        scores = answer if isinstance(answer, Tensor) and rule(kind).of_scores else None
-        return rule(kind).loss(answer, seen.label, scores, (), 1.0 if seen.span is None else seen.span)
-    except LossError:
-        return None
-
-
-def _by_arm(seen: Observation, history: KnownApplication) -> Mapping[int, ModelOutput]:
-    """Return what came in time, by arm."""
-    places = {model: arm for arm, model in enumerate(seen.decision.arms)}
-    made = (history.outputs or {}).get(seen.query_id, ())
-    return {places[one.model]: one for one in made if one.model in places and one.outcome is not Outcome.MISSING}
-
-
-def _simulated(questions: AskedInTurn, seen: Observation, known: Mapping[int, ModelOutput]) -> Observation | None:
-    """Return a query about which everything was asked as if the policy had asked, by the draws that it would have had.
-
-    None where it would have asked what the log has not.
-    """
-    steps: list[Step] = []
-    asked, reached = questions.first, 1.0
-    shares = [1.0 if arm in asked else 0.0 for arm in range(len(seen.losses))]
-    while True:
-        if not all(arm in seen.decision.chosen for arm in asked):
-            return None
-        ask = questions.after(asked, {arm: known[arm] for arm in asked if arm in known})
-        if ask is None:
-            break
-        is_asked = uniform(seen.query_id, f"step {len(steps) + 1}") < ask.probability
-        its = ask.arms, seen.predicted_us, ask.probability, ASKED if is_asked else "kept"
-        steps.append(Step("escalate", *its, ask.confidence, ask.threshold))
-        reached *= ask.probability
-        for arm in ask.arms:
-            shares[arm] = reached
-        if not is_asked:
-            break
-        asked += ask.arms
-    losses = tuple([loss if arm in asked else None for arm, loss in enumerate(seen.losses)])
-    decision = seen.decision._replace(chosen=asked, propensities=tuple(shares))
-    return seen._replace(decision=decision, losses=losses, steps=tuple(steps))
+        return cost_of(answer, answers, seen, history.loss)
 
 
 def _arrays(decisions: Sequence[Observation], walked: Sequence[tuple[list[WalkEnd], list[float | None]]]) -> WalkEnds:
