@@ -11,6 +11,7 @@ from policies.estimators.reward_model import expected
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.several import Several
 from streams.evaluation.walk import may_go_on
+from streams.operators.weighing import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,14 +27,14 @@ LEAST_MATCHED = 0.05  # share of what a policy would do: below it the few decisi
 
 
 def as_log(
-    candidate: JudgedPolicy | Several, judged: Sequence[Observation], history: KnownApplication, parts: Floats,
+    candidate: JudgedPolicy | Several, known: Sequence[Observation], history: KnownApplication, parts: Floats,
     units: Floats, least: float,
 ) -> Log:  # fmt: skip
     """Return what a candidate would have done beside what was done.
 
     Args:
         candidate: the policy in question.
-        judged: decisions in the order of time, with losses in one unit.
+        known: decisions in the order of time.
         history: of the application.
         parts: what each decision counts.
         units: what its losses are multiplied with to be in one unit.
@@ -43,13 +44,13 @@ def as_log(
         EvaluationError: the log has not what it takes.
     """
     counted = None if (parts == 1.0).all() else parts
+    judged = [scaled(seen, unit) for seen, unit in zip(known, units.tolist(), strict=True)]
     if not isinstance(candidate, Several):
         arms = _arms(judged)
         return _of_arms(judged, candidate.propensities(judged, history.observations, arms), arms, counted)
-    logged, target, losses, never = candidate.ends(judged, history)
+    logged, target, losses, never = candidate.ends(known, history)
     losses = losses * units[:, None]
-    known = ~np.isnan(losses)
-    matched = float(target[known].sum()) / len(judged)
+    matched = float(target[~np.isnan(losses)].sum()) / len(known)
     if matched < LEAST_MATCHED and least > 0.0:
         raise EvaluationError(
             f"the log has the outputs for {matched:.1%} of what {candidate.name} would have asked, and"

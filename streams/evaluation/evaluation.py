@@ -141,7 +141,7 @@ def evaluate(
         raise EvaluationError(_why_none(history, closed, window_s))
     _, worth, weighing, units = in_one_unit(known)
     judged, parts = [scaled(seen, unit) for seen, unit in zip(known, units, strict=True)], np.array(weighing)
-    log = as_log(candidate, judged, history, parts, np.array(units), least)
+    log = as_log(candidate, known, history, parts, np.array(units), least)
     served = _served(judged, log) * parts
     paid, charged = ConfidenceSequence(low=0.0), ConfidenceSequence(low=0.0)
     paid.extend(served)

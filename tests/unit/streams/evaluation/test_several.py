@@ -41,14 +41,17 @@ def exactly(found: Evaluation, true: float, names: Sequence[str]) -> None:
         assert each.value == pytest.approx(true, abs=1e-9), name
 
 
-def test_of_an_ensembles_log_a_policy_that_asks_in_turn_has_its_exact_value() -> None:
-    """By hand: the loss of each end times its chance; no weight differs from 1."""
-    rows, costs = ensemble(400), []
+@pytest.mark.parametrize("worths", [(None, None), (20.0, 40.0)])
+def test_of_an_ensembles_log_a_policy_that_asks_in_turn_has_its_exact_value(worths: tuple[float | None, ...]) -> None:
+    """By hand: the loss of each end times its chance, on the scale of the dearest; no weight differs from 1."""
+    priced = enumerate(ensemble(400))
+    rows, costs = [(seen._replace(worth=worths[number % 2]), known) for number, (seen, known) in priced], []
     for seen, known in rows:
         sure = [float(one.scores.numpy().max()) for one in known if one.scores is not None]
         one, two = chance(sure[0]), chance(sure[1])
         first, second, third = (float(loss or 0.0) for loss in seen.losses)
-        costs.append((1.0 - one) * first + one * (1.0 - two) * second + one * two * third)
+        cost = (1.0 - one) * first + one * (1.0 - two) * second + one * two * third
+        costs.append(cost if seen.worth is None else cost * seen.worth / 40.0)
     found, true = judged_by(rows, OWN), float(np.mean(costs))
     exactly(found, true, ("full_information", "ipw", "snipw", "dr"))
     assert found.candidate.mean == pytest.approx(true)
