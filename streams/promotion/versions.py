@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
+from streams.promotion.guardrails import drawn
 
 if TYPE_CHECKING:
-    from schemas.records import Observation
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import Measurement, Observation, WatchedMetric
     from streams.promotion.evidence import Evidence
 
 
@@ -108,6 +111,7 @@ class VersionEvidence:
         application: whose observations count; empty = of all that ask the model.
         watch: of a candidate that has taken over: how often to look (comparisons of an application), and alpha. As soon
             as it is shown to be better again, its comparisons begin anew: a good past must not hide a bad present.
+        metrics: by which it is compared, too, each by itself.
     """
 
     def __init__(
@@ -117,24 +121,42 @@ class VersionEvidence:
         incumbent: str,
         application: str = "",
         watch: tuple[int, float] | None = None,
+        metrics: Sequence[WatchedMetric] = (),
     ) -> None:
         self._model = model
         self._names = candidate, incumbent
         self._application = application
         self._watch = watch
         self._runs: dict[str, _ApplicationRun] = {}  # by application, each in one partition
+        self._metrics = {
+            (one.application, one.metric): VersionEvidence(model, candidate, incumbent, one.application, watch)
+            for one in metrics
+        }
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
         """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
-        seen, (candidate, incumbent) = weighed(seen), self._names
-        losses = {
-            version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0
-        }
+        seen = weighed(seen)
+        self._compare(
+            seen.application,
+            {version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0},
+        )
+
+    def measure(self, seen: Measurement, timestamp_us: int = 0) -> None:
+        """Fold what metrics came to on one query, whichever version was drawn for it."""
+        for value in seen.values:
+            own = self._metrics.get((seen.application, value.metric))
+            if own is not None and 0.0 <= value.loss <= 1.0:
+                versions = drawn(seen, self._model, self._names)
+                own._compare(seen.application, dict.fromkeys(versions, value.loss))  # noqa: SLF001  # of its own class
+
+    def _compare(self, application: str, losses: Mapping[str, float]) -> None:
+        """Take the losses of one query, by version."""
+        candidate, incumbent = self._names
         if candidate not in losses and incumbent not in losses:
             return
-        run = self._runs.setdefault(seen.application, _ApplicationRun())
+        run = self._runs.setdefault(application, _ApplicationRun())
         if candidate in losses and incumbent in losses:
             run.compare(losses[candidate], losses[incumbent])
         elif candidate in losses:
@@ -142,7 +164,7 @@ class VersionEvidence:
         else:
             run.extend(incumbent=losses[incumbent])
         if self._watch is not None:
-            self._renew(seen.application, run.difference, *self._watch)
+            self._renew(application, run.difference, *self._watch)
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
@@ -159,3 +181,7 @@ class VersionEvidence:
         for name in sorted(self._runs):
             totals = totals.plus(self._runs[name].totals)
         return totals.evidence(alpha)
+
+    def measured(self, alpha: float) -> list[Evidence]:
+        """Return what is known by each metric, in their order."""
+        return [one.evidence(alpha) for one in self._metrics.values()]
