@@ -84,7 +84,7 @@ class ApprenticeEvidence:
                 self._would(seen.query_id, seen.decision)
             checked(its)
             if seen.decision.policy == self._incumbent:
-                self._judge(weighed(seen))
+                self._judge(weighed(seen), 1.0 if seen.weight is None else seen.weight)
             states = taught(self._states, its, timestamp_us, self._window_us, reach)
         except PolicyError:
             return  # it is no lesson for the learner either
@@ -126,7 +126,7 @@ class ApprenticeEvidence:
         """What the apprentice has learnt, by name."""
         return self._states
 
-    def _judge(self, seen: Observation) -> None:
+    def _judge(self, seen: Observation, part: float) -> None:
         """Compare both policies on one query; what cannot be told is counted."""
         decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen.decision)
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
@@ -137,9 +137,9 @@ class ApprenticeEvidence:
         if _depends_on_answers(seen) or loss is None:  # what is known goes by the answers, or nothing is
             self._difference.leave_out()
         elif arm is None:
-            self._difference.compare(loss, losses, wanted)
+            self._difference.compare(loss, losses, wanted, part)
         else:
-            self._difference.estimate(arm, loss, wanted, decision.propensities)
+            self._difference.estimate(arm, loss, wanted, decision.propensities, part)
 
     def _propensities(self, decision: Decision) -> tuple[float, ...]:
         """Return what the apprentice would do, from its own state."""

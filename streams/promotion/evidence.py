@@ -18,7 +18,9 @@ class Evidence:
         difference: mean loss of the incumbent less that of the candidate.
         lower: bound of it; both hold at all times at once with confidence 1 - alpha.
         upper: likewise.
-        candidate_loss: mean over what the candidate answered, or would have; None = nothing is known.
+        candidate_loss: mean over what the candidate answered, or would have, by weight: the sum of w loss over that of
+            w; None = nothing is known. Where feedback has weights, difference and bounds are those of w times the
+            difference, which have its sign: they hold at all times at once, where a ratio of sums would not.
         incumbent_loss: likewise.
         cost: errors that the candidate has cost so far, more than the incumbent would have; of its own answers alone.
             An estimate, which goes up and down by chance: at a large share few answers of the incumbent stand against
@@ -70,7 +72,7 @@ class Totals(NamedTuple):
     weight: float = 0.0  # sum of the weights
     weight_squares: float = 0.0  # and of their squares
     candidate: float = 0.0  # loss, summed
-    candidates: float = 0.0  # how many losses
+    candidates: float = 0.0  # what the losses count together
     incumbent: float = 0.0
     incumbents: float = 0.0
     cost: float = 0.0

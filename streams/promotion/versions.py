@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 
 
 class _Mean(NamedTuple):
-    """Losses, summed."""
+    """Losses, summed, each times its part; and the parts."""
 
     total: float = 0.0
     losses: int = 0
+    parts: float = 0.0
 
-    def plus(self, loss: float) -> _Mean:
+    def plus(self, loss: float, part: float) -> _Mean:
         """Return it with one more."""
-        return _Mean(self.total + loss, self.losses + 1)
+        return _Mean(self.total + loss, self.losses + 1, self.parts + part)
 
     @property
     def value(self) -> float:
@@ -51,7 +52,7 @@ class _ApplicationRun:
         candidate: losses of the run.
         incumbent: likewise.
         difference: of the comparisons.
-        losses: sum and count of the candidate's, of the incumbent's.
+        losses: sums of the candidate's losses and of their parts, and of the incumbent's.
         cost: errors of the candidate beyond the incumbent's.
         answers: of the candidate.
         is_shadow: whether the last comparison was of both on one query.
@@ -68,19 +69,19 @@ class _ApplicationRun:
         self.answers = self.left_out = 0
         self.is_shadow = False
 
-    def compare(self, candidate: float, incumbent: float) -> None:
+    def compare(self, candidate: float, incumbent: float, part: float) -> None:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
-        self._count(_Mean(candidate, 1), _Mean(incumbent, 1))
+        self._count(_Mean(candidate, 1, part), _Mean(incumbent, 1, part))
         self.left_out += self.incumbent.losses if self.is_shadow else 0
         self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
 
-    def extend(self, *, candidate: float | None = None, incumbent: float | None = None) -> None:
+    def extend(self, part: float, *, candidate: float | None = None, incumbent: float | None = None) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
         if candidate is not None:
-            self.candidate = self.candidate.plus(candidate)
+            self.candidate = self.candidate.plus(candidate, part)
         if incumbent is not None:
-            self.incumbent = self.incumbent.plus(incumbent)
+            self.incumbent = self.incumbent.plus(incumbent, part)
         mine, its = self.candidate, self.incumbent
         if mine.losses and its.losses:
             self.difference.add(its.value - mine.value)
@@ -91,7 +92,7 @@ class _ApplicationRun:
 
     def _count(self, candidate: _Mean, incumbent: _Mean) -> None:
         mine, mines, its, theirs = self.losses
-        self.losses = mine + candidate.total, mines + candidate.losses, its + incumbent.total, theirs + incumbent.losses
+        self.losses = mine + candidate.total, mines + candidate.parts, its + incumbent.total, theirs + incumbent.parts
 
     @property
     def totals(self) -> Totals:
@@ -137,11 +138,9 @@ class VersionEvidence:
         """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
-        seen = weighed(seen)
-        self._compare(
-            seen.application,
-            {version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0},
-        )
+        part = 1.0 if seen.weight is None else seen.weight
+        its = [one for one in weighed(seen).versions if one.model == self._model and 0.0 <= one.loss <= 1.0]
+        self._compare(seen.application, {one.version: one.loss for one in its}, part)
 
     def measure(self, seen: Measurement, timestamp_us: int = 0) -> None:
         """Fold what metrics came to on one query, whichever version was drawn for it."""
@@ -151,18 +150,18 @@ class VersionEvidence:
                 versions = drawn(seen, self._model, self._names)
                 own._compare(seen.application, dict.fromkeys(versions, value.loss))  # noqa: SLF001  # of its own class
 
-    def _compare(self, application: str, losses: Mapping[str, float]) -> None:
-        """Take the losses of one query, by version."""
+    def _compare(self, application: str, losses: Mapping[str, float], part: float = 1.0) -> None:
+        """Take the losses of one query, by version, times its part of a full lesson."""
         candidate, incumbent = self._names
         if candidate not in losses and incumbent not in losses:
             return
         run = self._runs.setdefault(application, _ApplicationRun())
         if candidate in losses and incumbent in losses:
-            run.compare(losses[candidate], losses[incumbent])
+            run.compare(losses[candidate], losses[incumbent], part)
         elif candidate in losses:
-            run.extend(candidate=losses[candidate])
+            run.extend(part, candidate=losses[candidate])
         else:
-            run.extend(incumbent=losses[incumbent])
+            run.extend(part, incumbent=losses[incumbent])
         if self._watch is not None:
             self._renew(application, run.difference, *self._watch)
 

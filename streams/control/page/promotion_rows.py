@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from streams.promotion.guardrails import guardrails
 from streams.promotion.lifecycle import POLICY
-from streams.promotion.serving_losses import ALPHA
 
 if TYPE_CHECKING:
     from schemas.records import MetricEvidence, Promotion
@@ -110,12 +109,12 @@ def _applications(course: Course) -> tuple[str, ...]:
 
 
 def _serving(served: Served) -> ServingRow:
-    losses, (lower, upper) = served.losses, served.losses.bounds(ALPHA)
+    loss, lower, upper = served.means()
     return ServingRow(
         policy=served.policy,
         since_us=served.since_us,
-        answers=losses.count,
-        loss=round(losses.mean, 4),
+        answers=served.losses.count,
+        loss=round(loss, 4),
         lower=round(lower, 4),
         upper=round(upper, 4),
         course=_course(served.trail),

@@ -209,3 +209,16 @@ def test_the_step_says_how_it_compared_by_each_metric() -> None:
 def replaced(watched: WatchedMetric, guardrail: float | None) -> WatchedMetric:
     """Return a metric with another guardrail."""
     return watched._replace(guardrail=guardrail)
+
+
+def test_mean_losses_are_by_weight_and_the_difference_keeps_its_sign() -> None:
+    """Nine light losses of 1 and a heavy one of 0: the mean is a half, not nine tenths of a ninth."""
+    found = comparison(plan(), WINDOW_US)
+    for query in range(20):
+        heavy = query >= 18
+        seen, _ = told_of(query, "1" if query % 2 else "2", loss=0.0 if heavy else 1.0)
+        found.take(seen._replace(weight=0.9 if heavy else 0.1), 0)
+    known = found.evidence(0.05)
+    assert known.candidate_loss == pytest.approx(0.5)
+    assert known.incumbent_loss == pytest.approx(0.5)
+    assert known.difference == pytest.approx(0.0)
