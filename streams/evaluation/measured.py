@@ -124,16 +124,8 @@ def _judged(
     charged.weigh(own, paid)
     difference.weigh(own - 1.0, paid, mean_weight=0.0, most_negative=1.0)
     scale, sign = width(metric), -1.0 if metric.is_higher_better else 1.0
-    ends = sorted(sign * scale * end for end in difference.bounds(alpha))
+    low, high = sorted([sign * scale * end for end in difference.bounds(alpha)])
     base = metric.most if metric.is_higher_better else metric.least
-    means = [base + sign * scale * mean for mean in (float(paid.mean()), charged.mean)]
-    return MetricJudgement(
-        metric.name,
-        len(order),
-        *means,
-        sign * scale * difference.mean,
-        *ends,
-        metric.unit,
-        metric.guardrail,
-        metric.is_higher_better,
-    )
+    served, would = [base + sign * scale * mean for mean in (float(paid.mean()), charged.mean)]
+    how = metric.unit, metric.guardrail, metric.is_higher_better
+    return MetricJudgement(metric.name, len(order), served, would, sign * scale * difference.mean, low, high, *how)

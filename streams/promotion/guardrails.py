@@ -75,8 +75,9 @@ def _is_broken(found: MetricEvidence) -> bool:
 
 
 def _in_unit(watched: WatchedMetric, found: Evidence) -> MetricEvidence:
-    values = [watched.width * value for value in (found.difference, found.lower, found.upper)]
-    return MetricEvidence(watched.application, watched.metric, found.pairs, *values, watched.unit, watched.guardrail)
+    difference, lower, upper = [watched.width * value for value in (found.difference, found.lower, found.upper)]
+    name = watched.application, watched.metric
+    return MetricEvidence(*name, found.pairs, difference, lower, upper, watched.unit, watched.guardrail)
 
 
 def told(found: MetricEvidence) -> str:

@@ -88,7 +88,13 @@ async def run(stage: Stage) -> Result:
             days = [day for each in ends for end, day in [each[rule]] if end == PROMOTED]
             if world == "better" and days:
                 figures[f"{rule}_days_to_promote"] = float(median(days))
-    parameters = {"form": stage.form, "runs": len(seeds), "days": DAYS, "queries_a_day": A_DAY, "alpha": ALPHA}
+    parameters: dict[str, float | str] = {
+        "form": stage.form,
+        "runs": len(seeds),
+        "days": DAYS,
+        "queries_a_day": A_DAY,
+        "alpha": ALPHA,
+    }
     return Result(NAME, figures, parameters, notes=(f"each metric may be {LIMIT:g} of its span worse",))
 
 

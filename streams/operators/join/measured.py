@@ -148,8 +148,8 @@ class MeasuredQueries:
         for _ in range(_AT_ONCE):
             if not self._due or self._due[0][0] > ended_us.get(self._due[0][1], now_us):
                 break
-            end_us, *place = heapq.heappop(self._due)
-            held = self._held.pop((place[0], place[1]), None)
+            end_us, number, query_id = heapq.heappop(self._due)
+            held = self._held.pop((number, query_id), None)
             if held is not None and (values := self._absent(held)):
                 made.append(held.about._replace(values=values, measured_us=end_us))
         self._emit(made, effects)
@@ -252,8 +252,8 @@ class MeasuredQueries:
         for state, its in by_state.items():
             partition, key = self._outcomes.route(state)
             completes = () if told is None else (told.position,)
-            value = self._codec.encode(Measurements(tuple(its)))
-            effects.append(Emit(topics.OBSERVATIONS, partition, key, value, completes))
+            written = self._codec.encode(Measurements(tuple(its)))
+            effects.append(Emit(topics.OBSERVATIONS, partition, key, written, completes))
 
 
 def _measured(metrics: Sequence[Metric], prediction: Prediction) -> tuple[MetricValue, ...]:

@@ -183,8 +183,7 @@ class StepChecks:
             return True
         if len(recorded.metrics) != len(made.metrics):
             return False
-        pairs = [(recorded, made), *zip(recorded.metrics, made.metrics, strict=True)]
-        ends = [end for one, other in pairs for end in ((one.lower, other.lower), (one.upper, other.upper))]
+        ends = [*zip(_ends(recorded), _ends(made), strict=True)]
         if not all(isclose(*pair, rel_tol=0.0, abs_tol=_CLOSE) for pair in ends):
             return False
         if encode(recorded) != encode(_with_ends(made, recorded)):
@@ -198,6 +197,12 @@ class StepChecks:
             not offset or number in self._begun or self._first_us.get(number, part.from_us) < part.from_us
             for number, offset in enumerate(recorded.offsets)
         )
+
+
+def _ends(one: Promotion) -> list[float]:
+    """Return the bounds of a step."""
+    beside = [end for found in one.metrics for end in (found.lower, found.upper)]
+    return [one.lower, one.upper, *beside]
 
 
 def _with_ends(made: Promotion, recorded: Promotion) -> Promotion:

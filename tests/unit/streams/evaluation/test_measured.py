@@ -11,7 +11,7 @@ from streams.evaluation.candidate import Always
 from streams.evaluation.history import KnownApplication
 from streams.evaluation.measured import metrics_of
 
-SOLD = Metric("sold", is_higher_better=True, least=0.0, most=50.0, unit="EUR", guardrail=2.0)
+SOLD = Metric("sold", is_higher_better=True, least=0.0, most=50.0, unit="EUR", guardrail=0.5)
 TOOK = Metric("took", "latency", most=100.0, unit="ms", guardrail=5.0)
 STARS = Metric("stars", most=5.0)
 ARMS = ("big", "small")

@@ -37,7 +37,7 @@ def tell(loop: Loop, query_id: str, value: float, metric: str = "sold", applicat
 
 def measured(loop: Loop) -> list[Measurement]:
     """Return all measurements in the log."""
-    found = []
+    found: list[Measurement] = []
     for record in loop.driver.read(topics.OBSERVATIONS):
         if not CODEC.decode(Observations, record.value).items:
             found += CODEC.decode(Measurements, record.value).items

@@ -19,6 +19,7 @@ from schemas.records import (
     WatchedMetric,
 )
 from streams.operators.contract import Record
+from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.copies import Copies
 from streams.promotion.guardrails import guardrails, measurements, share_of, told
 from streams.promotion.lifecycle import Lifecycle, comparison, next_verdict
@@ -222,3 +223,38 @@ def test_mean_losses_are_by_weight_and_the_difference_keeps_its_sign() -> None:
     assert known.candidate_loss == pytest.approx(0.5)
     assert known.incumbent_loss == pytest.approx(0.5)
     assert known.difference == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("is_label_first", [False, True])
+def test_an_apprentice_is_judged_by_a_metric_as_it_was_before_its_query_taught_it(*, is_label_first: bool) -> None:
+    """Both would have asked either model alike: no difference, whether the label or the metric is told first."""
+    spec = "exp3(eta=1,gamma=0.01,share=0)"
+    decision = Decision((0,), 0, "shop", "ucb1()", ("one", "other"), (0.5, 0.5))
+    seen = Observation("q", "shop", None, decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0)
+    measured = Measurement("q", "shop", None, decision, (MetricValue("latency", 200.0, 1.0),))
+    judged = ApprenticeEvidence("shop", spec, "ucb1()", WINDOW_US, metrics=(LATENCY,))
+    if is_label_first:
+        judged.take(seen, 0)
+    judged.measure(measured, 0)
+    (found,) = judged.measured(0.05)
+    assert (found.pairs, found.difference) == (1, 0.0)
+    if not is_label_first:
+        judged.take(seen, 0)
+    assert judged.evidence(0.05).pairs == 1
+
+
+def test_an_apprentice_that_asks_what_is_quick_is_shown_to_be_quicker() -> None:
+    """Weighted by how likely it would have asked what was asked; a query that asked several tells nothing."""
+    judged = ApprenticeEvidence("shop", "single(arm=1)", "single()", WINDOW_US, metrics=(LATENCY,))
+    random = np.random.default_rng(1)
+    for query in range(3_000):
+        arm = int(random.random() < 0.5)
+        decision = Decision((arm,), 0, "shop", "single()", ("slow", "quick"), (0.5, 0.5))
+        value = MetricValue("latency", 0.0, 0.2 if arm else 0.6)
+        judged.measure(Measurement(f"q{query}", "shop", None, decision, (value,)), 0)
+    both = Decision((0, 1), 0, "shop", "single()", ("slow", "quick"), (1.0, 1.0))
+    judged.measure(Measurement("both", "shop", None, both, (MetricValue("latency", 0.0, 0.5),)), 0)
+    (found,) = judged.measured(0.05)
+    assert found.lower < 0.2 < found.upper
+    assert found.lower > 0.1
+    assert found.left_out == 1
