@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Candidate, Measurement, Observation
     from streams.operators.contract import Record
+    from streams.promotion.evidence import Comparison
     from streams.promotion.hindrance import Heard
-    from streams.promotion.lifecycle import Comparison
 
 _TOLD = 1_000  # observations between two words on the progress
 

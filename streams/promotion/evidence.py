@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from policies.estimators.sequence import Side, bounds, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Measurement, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +110,33 @@ class Totals(NamedTuple):
             answers=self.answers,
             left_out=int(self.left_out),
         )
+
+
+class Comparison(Protocol):
+    """A fold of observations into evidence."""
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Whose losses are compared."""
+        ...
+
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation; each is taken once, and those of a partition in its order.
+
+        Args:
+            seen: the observation.
+            timestamp_us: its record's.
+        """
+        ...
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return what is known, at confidence 1 - alpha."""
+        ...
+
+    def measure(self, seen: Measurement, timestamp_us: int) -> None:
+        """Fold what metrics came to on one query; each value is taken once."""
+        ...
+
+    def measured(self, alpha: float) -> Sequence[Evidence]:
+        """Return what is known by each metric of the plan, in their order."""
+        ...

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from schemas.records import Application, Candidate, Measurement
     from streams.operators.contract import Record
     from streams.promotion.copies import Copies
-    from streams.promotion.evidence import Evidence
-    from streams.promotion.lifecycle import Comparison
+    from streams.promotion.evidence import Comparison, Evidence
 
 
 class Guardrails(NamedTuple):

@@ -9,7 +9,7 @@ baseline. A policy that has taken over is on its way no more: the log has nothin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
 from schemas import topics
@@ -24,41 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.records import Candidate, Measurement, MetricEvidence, Observation
-    from streams.promotion.evidence import Evidence
+    from streams.promotion.evidence import Comparison, Evidence
     from streams.promotion.guardrails import Guardrails
 
 VERSION, POLICY = "version", "policy"
 _OVER = (Action.BACK.value, Action.END.value)
-
-
-class Comparison(Protocol):
-    """A fold of observations into evidence."""
-
-    @property
-    def applications(self) -> tuple[str, ...]:
-        """Whose losses are compared."""
-        ...
-
-    def take(self, seen: Observation, timestamp_us: int) -> None:
-        """Fold one observation; each is taken once, and those of a partition in its order.
-
-        Args:
-            seen: the observation.
-            timestamp_us: its record's.
-        """
-        ...
-
-    def evidence(self, alpha: float) -> Evidence:
-        """Return what is known, at confidence 1 - alpha."""
-        ...
-
-    def measure(self, seen: Measurement, timestamp_us: int) -> None:
-        """Fold what metrics came to on one query; each value is taken once."""
-        ...
-
-    def measured(self, alpha: float) -> Sequence[Evidence]:
-        """Return what is known by each metric of the plan, in their order."""
-        ...
 
 
 def comparison(

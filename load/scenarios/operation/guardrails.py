@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from load.harness.system import Stage
-    from streams.promotion.lifecycle import Comparison
+    from streams.promotion.evidence import Comparison
 
 NAME = "guardrails"
 ALPHA: Final = 0.1

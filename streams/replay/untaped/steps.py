@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from schemas.records import Measurement, Observation
     from streams.operators.contract import Record
     from streams.promotion.copies import Copies
-    from streams.promotion.lifecycle import Comparison
+    from streams.promotion.evidence import Comparison
     from streams.promotion.verdict import CandidateStage
     from streams.replay.report import ReplayReport
 

@@ -27,7 +27,7 @@ from streams.promotion.verdict import Action, CandidateStage
 from tests.loops import CODEC
 
 if TYPE_CHECKING:
-    from streams.promotion.lifecycle import Comparison
+    from streams.promotion.evidence import Comparison
     from streams.promotion.verdict import Verdict
 
 DECISION = Decision((0,), 0, "shop", "single()", ("model",), (1.0,))
