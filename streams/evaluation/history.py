@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from policies.combine import VOTE
 from policies.loss_rules import unit_of
 from schemas.errors import DecodeError
-from schemas.records import Application, JoinStatus, Observation, Observations, Prediction
+from schemas.records import Application, JoinStatus, Measurements, Observation, Observations, Prediction
 from streams.evaluation.errors import EvaluationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from schemas.codec import Codec
-    from schemas.records import ModelOutput
+    from schemas.records import Measurement, Metric, ModelOutput
     from streams.operators.contract import Record
 
 OBSERVATIONS: Final = "observations"
@@ -34,6 +34,8 @@ class KnownApplication:
         until_us: the latest moment that is known of: what was predicted long before has had its time.
         window_s: how long feedback is waited for, as the application says; None = it was not read.
         unit: of costs, as the application's loss says; empty = none was said, or it was not read.
+        metrics: beside the loss, as the application says.
+        measurements: what these came to, as they follow in the log; copies are among them.
         outputs: by query id, what its models have answered; None = outputs were not read, or there are none.
         loss: of the application.
         combine: how it makes one answer of several.
@@ -45,6 +47,8 @@ class KnownApplication:
     until_us: int
     window_s: float | None
     unit: str = ""
+    metrics: tuple[Metric, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
     outputs: Mapping[str, tuple[ModelOutput, ...]] | None = None
     loss: str = "zero_one"
     combine: str = VOTE
@@ -85,6 +89,7 @@ class _Gathered:
         self._predicted_us: dict[str, dict[str, int]] = {}
         self._outputs: dict[str, dict[str, tuple[ModelOutput, ...]]] | None = {} if with_outputs else None
         self._wanted: dict[str, Application] = {}
+        self._measurements: dict[str, list[Measurement]] = {}
         self._until_us = until_us
         self._topics: Counter[str] = Counter()
 
@@ -95,7 +100,10 @@ class _Gathered:
         self._topics[record.topic] += 1
         try:
             if record.topic == OBSERVATIONS:
-                for seen in codec.decode(Observations, record.value).items:
+                several = codec.decode(Observations, record.value).items
+                for measured in () if several else codec.decode(Measurements, record.value).items:
+                    self._measurements.setdefault(measured.application, []).append(measured)
+                for seen in several:
                     if not seen.decision.chosen:  # a lesson of a backfill: nothing was decided
                         continue
                     self._observations.setdefault(seen.application, {}).setdefault(seen.query_id, seen)
@@ -127,10 +135,19 @@ class _Gathered:
             made = self._predicted_us.get(application, {})
             waiting = {query_id: at for query_id, at in made.items() if query_id not in observed}
         known, outputs = self._wanted.get(application), (self._outputs or {}).get(application)
-        its = application, tuple(observed.values()), waiting, self._until_us
+        found = KnownApplication(
+            application,
+            tuple(observed.values()),
+            waiting,
+            self._until_us,
+            None,
+            measurements=tuple(self._measurements.get(application, ())),
+            outputs=outputs,
+        )
         if known is None:
-            return KnownApplication(*its, None, outputs=outputs)
-        return KnownApplication(*its, known.window_s, unit_of(known.loss), outputs, known.loss, known.combine)
+            return found
+        found = replace(found, loss=known.loss, combine=known.combine, metrics=known.metrics)
+        return replace(found, window_s=known.window_s, unit=unit_of(known.loss))
 
 
 def seconds_late(observations: Iterable[Observation]) -> list[float]:
