@@ -225,6 +225,7 @@ MEANINGS: Final = {
     "telemetry_waiting": "legs that wait for the collector",
     "trace_bytes": "size of the trace on disk",
     "trace_dropped": "records deleted from the trace to keep its bound on disk",
+    "traces_begun_anew_total": "new folders that the recorder began, as a topic had another log than before",
     "trace_missed": "records that Kafka had deleted before they were recorded",
     "trace_waiting_bytes": "memory that records take which wait to be written to the trace",
     "trace_write_failures_total": "attempts to write the trace that the disk refused",
