@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policies.errors import PolicyError
 from policies.loss_rules import rule, unit_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ def priced(applications: Iterable[Application], evidence: Evidence) -> str:
 
 
 def _unit(application: Application) -> tuple[float | None, str]:
-    judged = rule(application.loss)
+    try:
+        judged = rule(application.loss)
+    except PolicyError:  # of a package that is not installed here
+        return None, ""
     worth = judged.worth(judged.span if application.span is None else application.span)
     return (worth, unit_of(application.loss)) if application.max_weight == 1.0 else (None, "")
