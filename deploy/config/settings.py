@@ -728,6 +728,19 @@ class ApplicationSettings(Section):
     teachers: tuple[str, ...] = ()
     """The teachers that `lessons_per_teacher` counts each by itself; all others together are one. By default every name
     counts, so nobody but the gateway and the mapping may have the right to write `feedback`."""
+    assign: Literal["query", "context", "episode"] = "query"
+    """Who draws which version, which model and which arm answers: every query for itself, each context (a person) once
+    for `sticky_s`, or each episode once ([people.md](people.md)). A query without one draws for itself, and is
+    counted. Then queries are decided in Python, not in columns."""
+    sticky_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """With `assign: context`: how long a draw stands (s), such as 604800 for a week. 0 = for ever."""
+    salt: str = Field(default="", max_length=64)
+    """Any text. With another one every context draws anew: for a new experiment."""
+    holdout: float = Field(default=0.0, ge=0, le=0.5)
+    """The share of the contexts for which the policy never decides: the first of `models` answers them, whatever the
+    policy, the period and the salt are. `skysail app holdout` tells what the policy saves."""
+    episodes: bool = False
+    """Whether feedback may be about all answers of an episode: queries that name the same `episode`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
 from policies.contract import Situation, is_contextual, is_stepwise
@@ -30,6 +30,7 @@ from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
+from streams.promotion.persons import Units
 from streams.promotion.serving_losses import served_loss
 
 if TYPE_CHECKING:
@@ -42,6 +43,25 @@ if TYPE_CHECKING:
 _STATES = 100_000
 # Who is asked more seldom counts as never asked: squares of weights stay finite.
 _LEAST_SHARE = 1e-100
+
+
+class _Compared(NamedTuple):
+    """What one query tells: the difference of the losses, in [least, most], and what it is made of."""
+
+    value: float
+    least: float
+    most: float
+    weight: float
+    loss: float
+    own: float
+
+
+def _together(unit: Sequence[_Compared]) -> _Compared:
+    """Return the comparisons of one unit as one: their mean, within the widest of their ranges."""
+    count = len(unit)
+    value, _, _, weight, loss, own = [sum(column) / count for column in zip(*unit, strict=True)]
+    least, most = min(each.least for each in unit), max(each.most for each in unit)
+    return _Compared(value, least, most, weight, loss, own)
 
 
 class ApprenticeEvidence:
@@ -70,6 +90,8 @@ class ApprenticeEvidence:
         self._window_us = window_us
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
+        self._units: Units[list[_Compared]] = Units(list)
+        self._now_us = 0
         self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
         self._left_out = 0
@@ -81,6 +103,9 @@ class ApprenticeEvidence:
         reach = self._counts.reach(seen, timestamp_us)  # of every lesson, as the learner counts them
         if self._learns_along and seen.decision.apprentice != self._spec:
             return
+        self._now_us = timestamp_us
+        for unit in self._units.close(timestamp_us) if seen.drawn else ():
+            self._add(_together(unit))
         its = lesson(seen, self._spec)
         try:
             checked(its)
@@ -111,22 +136,25 @@ class ApprenticeEvidence:
         if _depends_on_answers(seen) or loss is None:  # what is known goes by the answers, or nothing is
             self._left_out += 1
         elif arm is None:
-            self._compare(loss, losses, wanted)
+            self._compare(seen, loss, losses, wanted)
         elif decision.propensities[arm] >= _LEAST_SHARE:
-            self._estimate(arm, loss, wanted, decision.propensities)
+            self._estimate(seen, arm, loss, wanted)
         else:
             self._left_out += 1
 
-    def _compare(self, served: float, losses: Sequence[float | None], wanted: Sequence[float]) -> None:
+    def _compare(
+        self, seen: Observation, served: float, losses: Sequence[float | None], wanted: Sequence[float]
+    ) -> None:
         """Compare where all models were asked; if none has anything to tell, whoever is asked would cost the same."""
         known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
         if any(loss is None for _, loss in known) and any(loss is not None for loss in losses):
             self._left_out += 1
             return
         own = sum(q * (served if loss is None else loss) for q, loss in known)
-        self._add(served - own, -1.0, 1.0, 1.0, served, own)
+        self._put(seen, _Compared(served - own, -1.0, 1.0, 1.0, served, own))
 
-    def _estimate(self, arm: int, loss: float, wanted: Sequence[float], logged: Sequence[float]) -> None:
+    def _estimate(self, seen: Observation, arm: int, loss: float, wanted: Sequence[float]) -> None:
+        logged = seen.decision.propensities
         base = self._loss / self._difference.count if self._difference.count else 0.5
         unsupported = sum(q for q, p in zip(wanted, logged, strict=True) if p < _LEAST_SHARE) * (1.0 - base)
         weights = [q / p for q, p in zip(wanted, logged, strict=True) if p >= _LEAST_SHARE]
@@ -134,14 +162,22 @@ class ApprenticeEvidence:
         weight = wanted[arm] / logged[arm]
         value = (1.0 - weight) * (loss - base) - unsupported
         least, most = min(ends) - unsupported, max(ends) - unsupported
-        self._add(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value)
+        self._put(seen, _Compared(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value))
 
-    def _add(self, value: float, least: float, most: float, weight: float, loss: float, own: float) -> None:
-        self._difference.add(value, least, most)
-        self._weights += weight
-        self._weight_squares += weight * weight
-        self._loss += loss
-        self._own_loss += own
+    def _put(self, seen: Observation, found: _Compared) -> None:
+        """Count a comparison; those under one draw of who asks are one, once it is complete."""
+        its = self._units.of(seen, self._now_us) if seen.drawn else None
+        if its is not None:
+            its.append(found)
+        elif not seen.drawn:
+            self._add(found)
+
+    def _add(self, found: _Compared) -> None:
+        self._difference.add(found.value, found.least, found.most)
+        self._weights += found.weight
+        self._weight_squares += found.weight * found.weight
+        self._loss += found.loss
+        self._own_loss += found.own
 
     def _propensities(self, seen: Observation) -> tuple[float, ...]:
         """Return what the apprentice would do, from its own state."""

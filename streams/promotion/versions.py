@@ -2,6 +2,7 @@
 
     shadow   both versions saw the query: their losses are compared on it
     canary   a draw by the query's id gave it to one of them: the mean losses of a run of queries are compared
+    context  a draw by who asks did: the mean of what each cost is one value (`persons`), the rest is the same
 
 A run of queries is as short as can be: it ends as soon as both versions have answered one of them. So what changes with
 time, the share above all, changes both sides of a comparison alike: how hard queries are, which replicas have loaded
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
+from streams.promotion.persons import Units
 
 if TYPE_CHECKING:
     from schemas.records import Observation
@@ -26,14 +28,15 @@ if TYPE_CHECKING:
 
 
 class _Mean(NamedTuple):
-    """Losses, summed."""
+    """Losses, summed, and how many answers they are of."""
 
     total: float = 0.0
     losses: int = 0
+    answers: int = 0
 
-    def plus(self, loss: float) -> _Mean:
-        """Return it with one more."""
-        return _Mean(self.total + loss, self.losses + 1)
+    def plus(self, loss: float, answers: int = 1) -> _Mean:
+        """Return it with one more, which may be the mean of several answers."""
+        return _Mean(self.total + loss, self.losses + 1, self.answers + answers)
 
     @property
     def value(self) -> float:
@@ -72,17 +75,17 @@ class _ApplicationRun:
         self.left_out += self.incumbent.losses if self.is_shadow else 0
         self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
 
-    def extend(self, *, candidate: float | None = None, incumbent: float | None = None) -> None:
+    def extend(self, *, candidate: float | None = None, incumbent: float | None = None, answers: int = 1) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
         if candidate is not None:
-            self.candidate = self.candidate.plus(candidate)
+            self.candidate = self.candidate.plus(candidate, answers)
         if incumbent is not None:
-            self.incumbent = self.incumbent.plus(incumbent)
+            self.incumbent = self.incumbent.plus(incumbent, answers)
         mine, its = self.candidate, self.incumbent
         if mine.losses and its.losses:
             self.difference.add(its.value - mine.value)
-            self.cost += mine.losses * (mine.value - its.value)
-            self.answers += mine.losses
+            self.cost += mine.answers * (mine.value - its.value)
+            self.answers += mine.answers
             self._count(mine, its)
             self.is_shadow, self.candidate, self.incumbent = False, _Mean(), _Mean()
 
@@ -96,6 +99,33 @@ class _ApplicationRun:
         found = self.difference
         count, left = found.count, self.left_out + (self.incumbent.losses if self.is_shadow else 0)
         return Totals(count, found.below, found.above, count, count, *self.losses, self.cost, self.answers, left)
+
+
+class _UnitLosses:
+    """What one context cost under its draw, see `persons`: under the version that answered it first, or under both."""
+
+    __slots__ = ("candidate", "incumbent")
+
+    def __init__(self) -> None:
+        self.candidate, self.incumbent = _Mean(), _Mean()
+
+    def add(self, candidate: float | None, incumbent: float | None) -> None:
+        """Take the losses on one query; a share that grows may give the context to the other version: too late."""
+        is_first = not (self.candidate.losses or self.incumbent.losses)
+        if candidate is not None and (is_first or self.candidate.losses):
+            self.candidate = self.candidate.plus(candidate)
+        if incumbent is not None and (is_first or self.incumbent.losses):
+            self.incumbent = self.incumbent.plus(incumbent)
+
+    def put(self, run: _ApplicationRun) -> None:
+        """Count as one value of each."""
+        mine, its = self.candidate, self.incumbent
+        if mine.losses and its.losses:
+            run.compare(mine.value, its.value)
+        elif mine.losses:
+            run.extend(candidate=mine.value, answers=mine.answers)
+        else:
+            run.extend(incumbent=its.value, answers=its.answers)
 
 
 class VersionEvidence:
@@ -123,6 +153,7 @@ class VersionEvidence:
         self._application = application
         self._watch = watch
         self._runs: dict[str, _ApplicationRun] = {}  # by application, each in one partition
+        self._units: dict[str, Units[_UnitLosses]] = {}  # of those whose contexts draw
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
         """Fold one observation; those of a partition come in its order."""
@@ -135,7 +166,9 @@ class VersionEvidence:
         if candidate not in losses and incumbent not in losses:
             return
         run = self._runs.setdefault(seen.application, _ApplicationRun())
-        if candidate in losses and incumbent in losses:
+        if seen.drawn:
+            self._take_unit(seen, losses.get(candidate), losses.get(incumbent), run, timestamp_us)
+        elif candidate in losses and incumbent in losses:
             run.compare(losses[candidate], losses[incumbent])
         elif candidate in losses:
             run.extend(candidate=losses[candidate])
@@ -143,6 +176,15 @@ class VersionEvidence:
             run.extend(incumbent=losses[incumbent])
         if self._watch is not None:
             self._renew(seen.application, run.difference, *self._watch)
+
+    def _take_unit(
+        self, seen: Observation, candidate: float | None, incumbent: float | None, run: _ApplicationRun, now_us: int
+    ) -> None:
+        units = self._units.setdefault(seen.application, Units(_UnitLosses))
+        for closed in units.close(now_us):
+            closed.put(run)
+        if (its := units.of(seen, now_us)) is not None:
+            its.add(candidate, incumbent)
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):

@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from policies.assignment import QUERY
 from policies.contract import has_shared_prior
 from schemas import topics
 from schemas.codec import MAX_TEXT, over_text
@@ -307,11 +308,20 @@ class Selection(Operator):
         if (reason := _refused(query, record, pending, quota, now_us)) is not None:
             effects.append(self.serving.combiner.answer(pending, now_us, reason))
             return None
+        application = quota.deployed.application
+        if application.assign != QUERY or application.holdout:
+            self._draw(pending, application)
         pending.quota = quota
         quota.places += pending.places
         if pending.lookups is not None and not self._has_turn(pending, quota.deployed):
             return None
         return pending if self._has_features(pending, quota.deployed, now_us) else None
+
+    def _draw(self, query: Pending, application: Application) -> None:
+        """Let who asks draw; one who is not named is counted, as the query draws for itself."""
+        query.draw_by(application)
+        if application.assign != QUERY and not query.drawn:
+            self.counters["drawn_by_query_total", "application", application.name] += 1
 
     def _has_turn(self, query: Pending, deployed: Deployed, wait: FeatureWait | None = None) -> bool:
         """Tell whether this turn has room for a query with candidates; else it waits for a later one."""

@@ -21,6 +21,8 @@ from sys import maxsize
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from policies import assignment
+from policies.draw import version
 from schemas.records import DENSE, Outcome, Tensor
 from streams.operators.ids import RecentIds
 from streams.operators.statistics import MOST_EXPIRED, SENT_AGO, render
@@ -246,6 +248,11 @@ class Pending:
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
         row_id: under which models are asked: its id, unless another query in hand has that one.
+        draw_id: that draws its versions: its id, or who asks.
+        arm_id: that draws its arm, likewise.
+        drawn: which draw of who asks that is; empty = its own.
+        is_held_out: the policy does not decide it.
+        episode: that it belongs to; empty = none.
         quota: of its application, while it is in hand there.
         places: that it takes there, of `PLACE_BYTES`.
         keeps_input: its places count its input, too.
@@ -258,13 +265,18 @@ class Pending:
         "answered",
         "application",
         "application_name",
+        "arm_id",
         "arms",
         "context",
         "deadline_us",
         "decision",
+        "draw_id",
+        "drawn",
+        "episode",
         "features",
         "follow_up",
         "input",
+        "is_held_out",
         "keeps_input",
         "lookups",
         "message",
@@ -299,7 +311,8 @@ class Pending:
         deadline_us: int,
         until_us: int,
     ) -> None:
-        self.query_id = self.row_id = query.query_id
+        self.query_id = self.row_id = self.draw_id = self.arm_id = query.query_id
+        self.drawn, self.episode, self.is_held_out = "", query.episode, False
         self.application_name = query.application
         self.input = query.input
         self.context = query.context
@@ -379,6 +392,20 @@ class Pending:
                 if any(self.decision.arms[arm] == model for arm in step.arms):
                     return step.at_us
         return self.received_us
+
+    def draw_by(self, application: Application) -> None:
+        """Let who asks draw, where the application says so and somebody is named."""
+        self.drawn = assignment.drawn(application, self.context, self.episode, self.sent_us)
+        if self.drawn:
+            self.draw_id = assignment.draw_id(application, self.context, self.episode, self.drawn)
+            self.arm_id = self.query_id if application.per_context else self.draw_id
+        self.is_held_out = assignment.is_held_out(application, self.context)
+
+    def beside(self, shares: Mapping[str, float]) -> str:
+        """Return the version that it draws of those that have a share of a model; "" = the one that serves."""
+        if self.is_held_out:
+            return ""
+        return version(self.draw_id if self.drawn else self.row_id, shares)
 
     def rename(self) -> None:
         """Ask its models under another id."""

@@ -209,4 +209,5 @@ def _asked(query: Pending, row: StageRow, its_input: Input, *, is_chosen: bool) 
     record = Record(position.topic, position.partition, position.offset, row.at_us, query.origin.key, None)
     asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
     asked.models, asked.follow_up, row.query = (row.model,), row, query
+    asked.drawn, asked.draw_id, asked.is_held_out = query.drawn, query.draw_id, query.is_held_out
     return asked
