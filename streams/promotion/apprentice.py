@@ -45,7 +45,7 @@ _STATES = 100_000
 _LEAST_SHARE = 1e-100
 
 
-class _Compared(NamedTuple):
+class _PolicyComparison(NamedTuple):
     """What one query tells: the difference of the losses, in [least, most], and what it is made of."""
 
     value: float
@@ -56,12 +56,12 @@ class _Compared(NamedTuple):
     own: float
 
 
-def _together(unit: Sequence[_Compared]) -> _Compared:
+def _together(unit: Sequence[_PolicyComparison]) -> _PolicyComparison:
     """Return the comparisons of one unit as one: their mean, within the widest of their ranges."""
     count = len(unit)
     value, _, _, weight, loss, own = [sum(column) / count for column in zip(*unit, strict=True)]
     least, most = min(each.least for each in unit), max(each.most for each in unit)
-    return _Compared(value, least, most, weight, loss, own)
+    return _PolicyComparison(value, least, most, weight, loss, own)
 
 
 class ApprenticeEvidence:
@@ -90,7 +90,7 @@ class ApprenticeEvidence:
         self._window_us = window_us
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
-        self._units: Units[list[_Compared]] = Units(list)
+        self._units: Units[list[_PolicyComparison]] = Units(list)
         self._now_us = 0
         self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
@@ -151,7 +151,7 @@ class ApprenticeEvidence:
             self._left_out += 1
             return
         own = sum(q * (served if loss is None else loss) for q, loss in known)
-        self._put(seen, _Compared(served - own, -1.0, 1.0, 1.0, served, own))
+        self._put(seen, _PolicyComparison(served - own, -1.0, 1.0, 1.0, served, own))
 
     def _estimate(self, seen: Observation, arm: int, loss: float, wanted: Sequence[float]) -> None:
         logged = seen.decision.propensities
@@ -162,9 +162,9 @@ class ApprenticeEvidence:
         weight = wanted[arm] / logged[arm]
         value = (1.0 - weight) * (loss - base) - unsupported
         least, most = min(ends) - unsupported, max(ends) - unsupported
-        self._put(seen, _Compared(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value))
+        self._put(seen, _PolicyComparison(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value))
 
-    def _put(self, seen: Observation, found: _Compared) -> None:
+    def _put(self, seen: Observation, found: _PolicyComparison) -> None:
         """Count a comparison; those under one draw of who asks are one, once it is complete."""
         its = self._units.of(seen, self._now_us) if seen.drawn else None
         if its is not None:
@@ -172,7 +172,7 @@ class ApprenticeEvidence:
         elif not seen.drawn:
             self._add(found)
 
-    def _add(self, found: _Compared) -> None:
+    def _add(self, found: _PolicyComparison) -> None:
         self._difference.add(found.value, found.least, found.most)
         self._weights += found.weight
         self._weight_squares += found.weight * found.weight

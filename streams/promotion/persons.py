@@ -27,7 +27,7 @@ MOST_UNITS: Final = 200_000
 U = TypeVar("U")
 
 
-class _Open(NamedTuple, Generic[U]):
+class _OpenUnit(NamedTuple, Generic[U]):
     begun_us: int
     content: U
 
@@ -43,7 +43,7 @@ class Units(Generic[U]):
 
     def __init__(self, make: Callable[[], U]) -> None:
         self._make = make
-        self._open: OrderedDict[int, _Open[U]] = OrderedDict()
+        self._open: OrderedDict[int, _OpenUnit[U]] = OrderedDict()
         self._closed: OrderedDict[int, None] = OrderedDict()
 
     def of(self, seen: Observation, timestamp_us: int) -> U | None:
@@ -53,7 +53,7 @@ class Units(Generic[U]):
             return None
         found = self._open.get(key)
         if found is None:
-            found = self._open[key] = _Open(timestamp_us, self._make())
+            found = self._open[key] = _OpenUnit(timestamp_us, self._make())
         return found.content
 
     def close(self, timestamp_us: int) -> Iterator[U]:

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from streams.promotion.evidence import Evidence
 
 
-class _Mean(NamedTuple):
+class Mean(NamedTuple):
     """Losses, summed, and how many answers they are of."""
 
     total: float = 0.0
     losses: int = 0
     answers: int = 0
 
-    def plus(self, loss: float, answers: int = 1) -> _Mean:
+    def plus(self, loss: float, answers: int = 1) -> Mean:
         """Return it with one more, which may be the mean of several answers."""
-        return _Mean(self.total + loss, self.losses + 1, self.answers + answers)
+        return Mean(self.total + loss, self.losses + 1, self.answers + answers)
 
     @property
     def value(self) -> float:
@@ -44,8 +44,8 @@ class _Mean(NamedTuple):
         return self.total / self.losses
 
 
-class _ApplicationRun:
-    """The queries of one application since its last comparison, and all comparisons before.
+class ComparedRun:
+    """The queries of one application since its last comparison, and all comparisons before; or its people.
 
     Attributes:
         candidate: losses of the run.
@@ -61,7 +61,7 @@ class _ApplicationRun:
     __slots__ = ("answers", "candidate", "cost", "difference", "incumbent", "is_shadow", "left_out", "losses")
 
     def __init__(self) -> None:
-        self.candidate, self.incumbent = _Mean(), _Mean()
+        self.candidate, self.incumbent = Mean(), Mean()
         self.difference = ConfidenceSequence()
         self.losses = (0.0, 0.0, 0.0, 0.0)
         self.cost = 0.0
@@ -71,9 +71,9 @@ class _ApplicationRun:
     def compare(self, candidate: float, incumbent: float) -> None:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
-        self._count(_Mean(candidate, 1), _Mean(incumbent, 1))
+        self._count(Mean(candidate, 1), Mean(incumbent, 1))
         self.left_out += self.incumbent.losses if self.is_shadow else 0
-        self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
+        self.is_shadow, self.candidate, self.incumbent = True, Mean(), Mean()
 
     def extend(self, *, candidate: float | None = None, incumbent: float | None = None, answers: int = 1) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
@@ -87,9 +87,9 @@ class _ApplicationRun:
             self.cost += mine.answers * (mine.value - its.value)
             self.answers += mine.answers
             self._count(mine, its)
-            self.is_shadow, self.candidate, self.incumbent = False, _Mean(), _Mean()
+            self.is_shadow, self.candidate, self.incumbent = False, Mean(), Mean()
 
-    def _count(self, candidate: _Mean, incumbent: _Mean) -> None:
+    def _count(self, candidate: Mean, incumbent: Mean) -> None:
         mine, mines, its, theirs = self.losses
         self.losses = mine + candidate.total, mines + candidate.losses, its + incumbent.total, theirs + incumbent.losses
 
@@ -107,7 +107,7 @@ class _UnitLosses:
     __slots__ = ("candidate", "incumbent")
 
     def __init__(self) -> None:
-        self.candidate, self.incumbent = _Mean(), _Mean()
+        self.candidate, self.incumbent = Mean(), Mean()
 
     def add(self, candidate: float | None, incumbent: float | None) -> None:
         """Take the losses on one query; a share that grows may give the context to the other version: too late."""
@@ -117,7 +117,7 @@ class _UnitLosses:
         if incumbent is not None and (is_first or self.incumbent.losses):
             self.incumbent = self.incumbent.plus(incumbent)
 
-    def put(self, run: _ApplicationRun) -> None:
+    def put(self, run: ComparedRun) -> None:
         """Count as one value of each."""
         mine, its = self.candidate, self.incumbent
         if mine.losses and its.losses:
@@ -152,7 +152,7 @@ class VersionEvidence:
         self._names = candidate, incumbent
         self._application = application
         self._watch = watch
-        self._runs: dict[str, _ApplicationRun] = {}  # by application, each in one partition
+        self._runs: dict[str, ComparedRun] = {}  # by application, each in one partition
         self._units: dict[str, Units[_UnitLosses]] = {}  # of those whose contexts draw
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
@@ -165,7 +165,7 @@ class VersionEvidence:
         }
         if candidate not in losses and incumbent not in losses:
             return
-        run = self._runs.setdefault(seen.application, _ApplicationRun())
+        run = self._runs.setdefault(seen.application, ComparedRun())
         if seen.drawn:
             self._take_unit(seen, losses.get(candidate), losses.get(incumbent), run, timestamp_us)
         elif candidate in losses and incumbent in losses:
@@ -178,7 +178,7 @@ class VersionEvidence:
             self._renew(seen.application, run.difference, *self._watch)
 
     def _take_unit(
-        self, seen: Observation, candidate: float | None, incumbent: float | None, run: _ApplicationRun, now_us: int
+        self, seen: Observation, candidate: float | None, incumbent: float | None, run: ComparedRun, now_us: int
     ) -> None:
         units = self._units.setdefault(seen.application, Units(_UnitLosses))
         for closed in units.close(now_us):
@@ -188,7 +188,7 @@ class VersionEvidence:
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
-            self._runs[application] = _ApplicationRun()
+            self._runs[application] = ComparedRun()
 
     @property
     def applications(self) -> tuple[str, ...]:
