@@ -647,8 +647,8 @@ class ApplicationSettings(Section):
     policy: str = "exp3"
     """The policy that chooses among them. A policy of your own is `my_pkg.mine:MyPolicy`, or the name of an entry point
     ([extending.md](extending.md)). `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
-    ask one model. `linucb`, `linear_thompson` and `context_tree` do so by the query's features. `exp4`, `class_vote` and `timely`
-    combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
+    ask one model. `linucb`, `linear_thompson` and `context_tree` do so by the query's features. `exp4`, `class_vote`
+    and `timely` combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the policy, such as `{eta: 0.1}`. A wrong name is refused, and the message names the nearest
     one. Those of a policy of your own may be anything that JSON can hold."""
