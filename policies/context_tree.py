@@ -37,8 +37,8 @@ class ContextTree(OneArm):
     A feature is a yes or a no: it is above 0, or not. What is not such a one is made so by who sends it: 1 for "from a
     phone", x - 50 for "older than 50". The root is split by the feature that gains most for certain, and each side once
     more: four leaves at most. A side gains where some arm is better there than the best one of the whole. For certain
-    means by the difference less the bounds of both means (Hoeffding's, for all features, arms and times at once). So
-    with little evidence there is one leaf, and all is `thompson`; splits that do not pay are never made, or go.
+    means by the difference less its bound (a normal one, divided over all features, sides and arms). So with little
+    evidence there is one leaf, and all is `thompson`; a split that does not pay is seldom made, and goes by itself.
 
     The tree is no state of its own. The state has, for each arm, how many lessons and how much reward there were, with
     each feature, and with each two of them. The tree follows from that, so the order of lessons does not matter.
@@ -46,7 +46,7 @@ class ContextTree(OneArm):
     Args:
         features: How many of a query's count, 1 to 32: further ones are left out, missing ones are no.
         gamma: Share of the queries drawn uniformly, in [0, 1]. It finds what is good for a few alone.
-        alpha: Probability of ever splitting where that gains nothing, in (0, 1).
+        alpha: Probability of splitting where that gains nothing, in (0, 1).
 
     Examples:
         >>> from policies.lessons import Lesson
@@ -59,7 +59,8 @@ class ContextTree(OneArm):
 
     References:
         Elmachtoub, McNellis, Oh and Petrik, A practical method for solving contextual bandit problems using decision
-        trees, UAI 2017, for trees with Thompson sampling; Hoeffding, JASA 58 (1963), for the bounds.
+        trees, UAI 2017, for trees with Thompson sampling; Agresti and Caffo, The American Statistician 54 (2000), for
+        the variance of a difference of two shares.
     """
 
     name: ClassVar[str] = "context_tree"
@@ -67,7 +68,7 @@ class ContextTree(OneArm):
     weighs: ClassVar[bool] = True
 
     features: int = 8
-    gamma: float = 0.05
+    gamma: float = 0.1
     alpha: float = 0.05
 
     def __post_init__(self) -> None:
@@ -76,7 +77,7 @@ class ContextTree(OneArm):
             0 < self.features <= _MOST_FEATURES and self.features == int(self.features),
             f"context_tree: features is {self.features}; it must be a whole number, 1 to {_MOST_FEATURES}",
         )
-        require(0.0 <= self.gamma <= 1.0, f"context_tree: gamma is {self.gamma}; it must lie in [0, 1], 0.05 is usual")
+        require(0.0 <= self.gamma <= 1.0, f"context_tree: gamma is {self.gamma}; it must lie in [0, 1], 0.1 is usual")
         require(0.0 < self.alpha < 1.0, f"context_tree: alpha is {self.alpha}; it must lie in (0, 1), 0.05 is usual")
 
     def init(self, arms: int) -> State:
@@ -150,17 +151,15 @@ class ContextTree(OneArm):
         gain, lessons = 0.0, sum(cell.lessons for cell in whole)
         for on in (False, True):
             side = [each.at((*path, (at, on))) for each in known]
-            its = side[leader].mean + self._width(side[leader], len(side))
-            better = max(cell.mean - self._width(cell, len(side)) - its for cell in side)
+            its = side[leader]
+            better = max(cell.mean - its.mean - self._width(cell, its, len(side)) for cell in side)
             gain += max(0.0, better) * sum(cell.lessons for cell in side) / max(1.0, lessons)
         return gain
 
-    def _width(self, cell: Cell, arms: int) -> float:
-        """Return how far a cell's mean may be from the truth, with all others, at all times."""
-        if cell.lessons <= 0.0:
-            return 1.0
-        tests = 4.0 * arms * self.features**2
-        return sqrt(log(tests * (1.0 + cell.lessons) ** 2 / self.alpha) / (2.0 * cell.lessons))
+    def _width(self, one: Cell, other: Cell, arms: int) -> float:
+        """Return how far the difference of two means may be from the truth, with all others."""
+        tests = 2.0 * arms * self.features * (1.0 + log(1.0 + one.lessons + other.lessons))
+        return sqrt(2.0 * log(tests / self.alpha) * (one.variance + other.variance))
 
 
 def _is_on(features: Sequence[float], at: int) -> bool:

@@ -31,6 +31,13 @@ class Cell(NamedTuple):
         """Mean reward; before a lesson a half."""
         return self.reward / self.lessons if self.lessons > 0.0 else 0.5
 
+    @property
+    def variance(self) -> float:
+        """Of the mean, as if one lesson had gone well and one had not; so it is never 0."""
+        lessons = self.lessons + 2.0
+        mean = (self.reward + 1.0) / lessons
+        return mean * (1.0 - mean) / lessons
+
     def less(self, other: Cell) -> Cell:
         """Return what is left without another's lessons, which are among its own."""
         lessons = max(0.0, self.lessons - other.lessons)

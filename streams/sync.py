@@ -72,4 +72,5 @@ class SyncClient:
     predict = _waiting(Client.predict)
     predict_many = _waiting(Client.predict_many)
     feedback = _waiting(Client.feedback)
+    feedback_on_episode = _waiting(Client.feedback_on_episode)
     set_features = _waiting(Client.set_features)

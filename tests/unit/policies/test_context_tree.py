@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from policies.contract import State
 
+    Error = Callable[[int, tuple[float, ...]], float]
+
 BOTH = [(False, False), (False, True), (True, False), (True, True)]
 
 
@@ -27,20 +29,28 @@ def on(*values: bool) -> tuple[float, ...]:
     return tuple([1.0 if value else -1.0 for value in values])
 
 
-def played(
-    policy: ContextTree, error: Callable[[int, tuple[float, ...]], float], steps: int, seed: int = 1, arms: int = 2
-) -> tuple[State, float]:
-    """Let the policy choose and learn; return its state, and its mean loss in the second half."""
-    random, state, cost = Random(seed), policy.init(arms), 0.0
-    for step in range(steps):
-        features = on(*[random.random() < 0.5 for _ in range(policy.features)])
-        shares = policy.propensities_in(state, arms)(Situation(features))
-        arm = pick(shares, random.random())
-        loss = float(random.random() < error(arm, features))
-        cost += loss if step >= steps // 2 else 0.0
-        losses = [loss if each == arm else None for each in range(arms)]
-        state = policy.observe(state, arms, Lesson((arm,), shares, losses, features))
-    return state, cost / (steps - steps // 2)
+def explored(policy: ContextTree, error: Error, lessons: int, seed: int = 1, arms: int = 2) -> State:
+    """Return the state after lessons about arms that were asked as often as each other."""
+    random, state = Random(seed), policy.init(arms)
+    for _ in range(lessons):
+        features, arm = on(*[random.random() < 0.5 for _ in range(policy.features)]), random.randrange(arms)
+        losses = [float(random.random() < error(arm, features)) if each == arm else None for each in range(arms)]
+        state = policy.observe(state, arms, Lesson((arm,), (1.0 / arms,) * arms, losses, features))
+    return state
+
+
+def played(policy: ContextTree, error: Error, batches: int) -> tuple[State, float]:
+    """Let the policy choose among two arms, 50 queries by one state; return it, and the last 500 losses' mean."""
+    random, state, costs = Random(1), policy.init(2), []
+    for _ in range(batches):
+        ask = policy.propensities_in(state, 2)
+        for _ in range(50):
+            features = on(*[random.random() < 0.5 for _ in range(policy.features)])
+            arm = pick(shares := ask(Situation(features)), random.random())
+            costs.append(float(random.random() < error(arm, features)))
+            losses = [costs[-1] if each == arm else None for each in range(2)]
+            state = policy.observe(state, 2, Lesson((arm,), shares, losses, features))
+    return state, sum(costs[-500:]) / 500
 
 
 def test_cells_are_counted_by_hand() -> None:
@@ -62,7 +72,7 @@ def test_it_splits_where_each_side_has_its_own_best_and_asks_it_there() -> None:
     """By the feature that matters, of four; before there is evidence there is one leaf."""
     policy = ContextTree(features=4, gamma=0.02)
     assert [leaf.path for leaf in policy.leaves(policy.init(2), 2)] == [()]
-    state, cost = played(policy, lambda arm, x: 0.1 if (x[2] > 0) == (arm == 1) else 0.6, 1_500)
+    state, cost = played(policy, lambda arm, x: 0.1 if (x[2] > 0) == (arm == 1) else 0.6, 30)
     assert [leaf.path for leaf in policy.leaves(state, 2)] == [((2, False),), ((2, True),)]
     ask = policy.propensities_in(state, 2)
     assert ask(Situation(on(True, True, True, True)))[1] > 0.95
@@ -78,7 +88,7 @@ def test_a_side_is_split_once_more_and_no_leaf_twice() -> None:
         return 0.1 if arm == best else 0.7
 
     policy = ContextTree(features=2, gamma=0.05)
-    state, _ = played(policy, error, 3_000, arms=3)
+    state = explored(policy, error, 2_000, arms=3)
     paths = [leaf.path for leaf in policy.leaves(state, 3)]
     assert len(paths) in (3, 4)
     for first, second in BOTH:
@@ -90,7 +100,7 @@ def test_what_does_not_pay_is_not_split() -> None:
     """One model is better for all, by more for some; of 20 runs with eight features none splits."""
     policy = ContextTree()
     for seed in range(20):
-        state, _ = played(policy, lambda arm, x: (0.5, 0.3)[arm] + (0.2 if x[0] > 0 and arm == 0 else 0.0), 300, seed)
+        state = explored(policy, lambda arm, x: (0.5, 0.3)[arm] + (0.2 if x[0] > 0 and arm == 0 else 0.0), 400, seed)
         assert [leaf.path for leaf in policy.leaves(state, 2)] == [()]
 
 
@@ -113,7 +123,7 @@ def test_the_order_of_lessons_does_not_matter() -> None:
 def test_a_context_begins_with_what_all_know_and_one_leaf() -> None:
     """At most one lesson of each arm."""
     policy = ContextTree(features=1, gamma=0.0)
-    state, _ = played(policy, lambda arm, x: 0.0 if (x[0] > 0) == (arm == 1) else 1.0, 400)
+    state = explored(policy, lambda arm, x: 0.0 if (x[0] > 0) == (arm == 1) else 1.0, 400)
     assert len(policy.leaves(state, 2)) == 2
     start = policy.start(state, 2)
     (leaf,) = policy.leaves(start, 2)
