@@ -58,6 +58,7 @@ skysail app apply                      the models and applications of the settin
 skysail app list
 skysail app show digits
 skysail app holdout digits             what the policy saves, by the people held out of it
+skysail app tree digits                the groups of `context_tree`, and what they were split on
 skysail app contexts digits            users whose weights differ most from the others'
 skysail app promote digits --policy thompson               it decides, if the feedback shows that it is better
 skysail app promote digits --policy thompson --apprentice  it learns along until it is as good, then decides
@@ -203,6 +204,22 @@ def holdout(settings: Settings, name: str, *, since: float, alpha: float, as_jso
         print_json({**report._asdict(), "evidence": asdict(report.evidence)})
     else:
         echo(*lines(name, report))
+
+
+@app.command()
+@click.argument("name")
+@json_option
+@with_settings
+def tree(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Show into which groups the policy `context_tree` of application NAME has split those who ask."""
+    from deploy.state.groups import read_groups
+    from streams.story import groups
+
+    found = asyncio.run(read_groups(settings, codec_for(settings), name))
+    if as_json:
+        print_json(groups.document(found))
+    else:
+        echo(*groups.lines(found))
 
 
 @app.command("backfill")
