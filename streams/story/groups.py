@@ -1,4 +1,4 @@
-"""The groups into which `context_tree` has split those who ask: what each was split on, and which model is best there."""
+"""The groups into which `context_tree` has split those who ask: by what, and which model is best in each."""
 
 from __future__ import annotations
 
