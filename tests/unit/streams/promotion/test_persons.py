@@ -69,13 +69,13 @@ def judged(people: People, *, by_person: bool = True) -> tuple[VersionEvidence, 
 
 
 def test_bounds_by_person_hold_and_those_by_query_do_not() -> None:
-    """Where both versions are the same: of 40 runs, each looked at all the time."""
+    """Where both versions are the same: of 24 runs, each looked at all the time."""
     missed = [
-        [judged(People(np.random.default_rng(seed)), by_person=by_person)[1] for seed in range(40)]
+        [judged(People(np.random.default_rng(seed), count=100), by_person=by_person)[1] for seed in range(24)]
         for by_person in (True, False)
     ]
-    assert sum(missed[0]) <= 2
-    assert sum(missed[1]) >= 10
+    assert sum(missed[0]) <= 1
+    assert sum(missed[1]) >= 6
 
 
 def test_a_better_version_is_found_in_some_days_and_by_how_much() -> None:
