@@ -58,14 +58,15 @@ class HoldoutEvidence:
             self._without_context += 1
             return
         key = seen.context, is_held_out(seen.decision.state)
-        self._people[key] = self._people.get(key, Mean()).plus(loss)
+        self._people[key] = self._people.get(key, Mean()).plus(loss, 1.0 if seen.weight is None else seen.weight)
 
     def report(self, alpha: float) -> HoldoutReport:
         """Return what is known, at confidence 1 - alpha."""
         run, counts = ComparedRun(), [0, 0]
         for (_, held_out), mean in self._people.items():
             counts[held_out] += 1
-            run.extend(**{"incumbent" if held_out else "candidate": mean.value}, answers=mean.answers)
+            side = "incumbent" if held_out else "candidate"
+            run.extend(mean.parts / mean.losses, **{side: mean.value}, answers=mean.answers)
         answers = sum(mean.answers for mean in self._people.values())
         return HoldoutReport(counts[0], counts[1], answers, self._without_context, run.totals.evidence(alpha))
 

@@ -20,23 +20,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
+from streams.promotion.guardrails import drawn
 from streams.promotion.persons import Units
 
 if TYPE_CHECKING:
-    from schemas.records import Observation
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import Measurement, Observation, WatchedMetric
     from streams.promotion.evidence import Evidence
 
 
 class Mean(NamedTuple):
-    """Losses, summed, and how many answers they are of."""
+    """Losses, summed, each times its part; the parts; and how many answers they are of."""
 
     total: float = 0.0
     losses: int = 0
+    parts: float = 0.0
     answers: int = 0
 
-    def plus(self, loss: float, answers: int = 1) -> Mean:
+    def plus(self, loss: float, part: float, answers: int = 1) -> Mean:
         """Return it with one more, which may be the mean of several answers."""
-        return Mean(self.total + loss, self.losses + 1, self.answers + answers)
+        return Mean(self.total + loss, self.losses + 1, self.parts + part, self.answers + answers)
 
     @property
     def value(self) -> float:
@@ -51,7 +55,7 @@ class ComparedRun:
         candidate: losses of the run.
         incumbent: likewise.
         difference: of the comparisons.
-        losses: sum and count of the candidate's, of the incumbent's.
+        losses: sums of the candidate's losses and of their parts, and of the incumbent's.
         cost: errors of the candidate beyond the incumbent's.
         answers: of the candidate.
         is_shadow: whether the last comparison was of both on one query.
@@ -68,19 +72,21 @@ class ComparedRun:
         self.answers = self.left_out = 0
         self.is_shadow = False
 
-    def compare(self, candidate: float, incumbent: float) -> None:
+    def compare(self, candidate: float, incumbent: float, part: float) -> None:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
-        self._count(Mean(candidate, 1), Mean(incumbent, 1))
+        self._count(Mean(candidate, 1, part), Mean(incumbent, 1, part))
         self.left_out += self.incumbent.losses if self.is_shadow else 0
         self.is_shadow, self.candidate, self.incumbent = True, Mean(), Mean()
 
-    def extend(self, *, candidate: float | None = None, incumbent: float | None = None, answers: int = 1) -> None:
+    def extend(
+        self, part: float, *, candidate: float | None = None, incumbent: float | None = None, answers: int = 1
+    ) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
         if candidate is not None:
-            self.candidate = self.candidate.plus(candidate, answers)
+            self.candidate = self.candidate.plus(candidate, part, answers)
         if incumbent is not None:
-            self.incumbent = self.incumbent.plus(incumbent, answers)
+            self.incumbent = self.incumbent.plus(incumbent, part, answers)
         mine, its = self.candidate, self.incumbent
         if mine.losses and its.losses:
             self.difference.add(its.value - mine.value)
@@ -91,7 +97,7 @@ class ComparedRun:
 
     def _count(self, candidate: Mean, incumbent: Mean) -> None:
         mine, mines, its, theirs = self.losses
-        self.losses = mine + candidate.total, mines + candidate.losses, its + incumbent.total, theirs + incumbent.losses
+        self.losses = mine + candidate.total, mines + candidate.parts, its + incumbent.total, theirs + incumbent.parts
 
     @property
     def totals(self) -> Totals:
@@ -109,23 +115,25 @@ class _UnitLosses:
     def __init__(self) -> None:
         self.candidate, self.incumbent = Mean(), Mean()
 
-    def add(self, candidate: float | None, incumbent: float | None) -> None:
+    def add(self, candidate: float | None, incumbent: float | None, part: float) -> None:
         """Take the losses on one query; a share that grows may give the context to the other version: too late."""
         is_first = not (self.candidate.losses or self.incumbent.losses)
         if candidate is not None and (is_first or self.candidate.losses):
-            self.candidate = self.candidate.plus(candidate)
+            self.candidate = self.candidate.plus(candidate, part)
         if incumbent is not None and (is_first or self.incumbent.losses):
-            self.incumbent = self.incumbent.plus(incumbent)
+            self.incumbent = self.incumbent.plus(incumbent, part)
 
     def put(self, run: ComparedRun) -> None:
         """Count as one value of each."""
         mine, its = self.candidate, self.incumbent
+        known = mine if mine.losses else its
+        part = known.parts / known.losses
         if mine.losses and its.losses:
-            run.compare(mine.value, its.value)
+            run.compare(mine.value, its.value, part)
         elif mine.losses:
-            run.extend(candidate=mine.value, answers=mine.answers)
+            run.extend(part, candidate=mine.value, answers=mine.answers)
         else:
-            run.extend(incumbent=its.value, answers=its.answers)
+            run.extend(part, incumbent=its.value, answers=its.answers)
 
 
 class VersionEvidence:
@@ -138,6 +146,7 @@ class VersionEvidence:
         application: whose observations count; empty = of all that ask the model.
         watch: of a candidate that has taken over: how often to look (comparisons of an application), and alpha. As soon
             as it is shown to be better again, its comparisons begin anew: a good past must not hide a bad present.
+        metrics: by which it is compared, too, each by itself.
     """
 
     def __init__(
@@ -147,6 +156,7 @@ class VersionEvidence:
         incumbent: str,
         application: str = "",
         watch: tuple[int, float] | None = None,
+        metrics: Sequence[WatchedMetric] = (),
     ) -> None:
         self._model = model
         self._names = candidate, incumbent
@@ -154,37 +164,59 @@ class VersionEvidence:
         self._watch = watch
         self._runs: dict[str, ComparedRun] = {}  # by application, each in one partition
         self._units: dict[str, Units[_UnitLosses]] = {}  # of those whose contexts draw
+        self._metrics = {
+            (one.application, one.metric): VersionEvidence(model, candidate, incumbent, one.application, watch)
+            for one in metrics
+        }
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
         """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
-        seen, (candidate, incumbent) = weighed(seen), self._names
-        losses = {
-            version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0
-        }
-        if candidate not in losses and incumbent not in losses:
+        part = 1.0 if seen.weight is None else seen.weight
+        its = [one for one in weighed(seen).versions if one.model == self._model and 0.0 <= one.loss <= 1.0]
+        losses = {one.version: one.loss for one in its}
+        if seen.drawn:
+            self._take_unit(seen, losses, part, timestamp_us)
+        else:
+            self._compare(seen.application, losses, part)
+
+    def _take_unit(self, seen: Observation, losses: Mapping[str, float], part: float, now_us: int) -> None:
+        """Take the losses of one query of somebody who has drawn."""
+        candidate, incumbent = (losses.get(name) for name in self._names)
+        if candidate is None and incumbent is None:
             return
         run = self._runs.setdefault(seen.application, ComparedRun())
-        if seen.drawn:
-            self._take_unit(seen, losses.get(candidate), losses.get(incumbent), run, timestamp_us)
-        elif candidate in losses and incumbent in losses:
-            run.compare(losses[candidate], losses[incumbent])
-        elif candidate in losses:
-            run.extend(candidate=losses[candidate])
-        else:
-            run.extend(incumbent=losses[incumbent])
-        if self._watch is not None:
-            self._renew(seen.application, run.difference, *self._watch)
-
-    def _take_unit(
-        self, seen: Observation, candidate: float | None, incumbent: float | None, run: ComparedRun, now_us: int
-    ) -> None:
         units = self._units.setdefault(seen.application, Units(_UnitLosses))
         for closed in units.close(now_us):
             closed.put(run)
         if (its := units.of(seen, now_us)) is not None:
-            its.add(candidate, incumbent)
+            its.add(candidate, incumbent, part)
+        if self._watch is not None:
+            self._renew(seen.application, run.difference, *self._watch)
+
+    def measure(self, seen: Measurement, timestamp_us: int = 0) -> None:
+        """Fold what metrics came to on one query, whichever version was drawn for it."""
+        for value in seen.values:
+            own = self._metrics.get((seen.application, value.metric))
+            if own is not None and 0.0 <= value.loss <= 1.0:
+                versions = drawn(seen, self._model, self._names)
+                own._compare(seen.application, dict.fromkeys(versions, value.loss))  # noqa: SLF001  # of its own class
+
+    def _compare(self, application: str, losses: Mapping[str, float], part: float = 1.0) -> None:
+        """Take the losses of one query, by version, times its part of a full lesson."""
+        candidate, incumbent = self._names
+        if candidate not in losses and incumbent not in losses:
+            return
+        run = self._runs.setdefault(application, ComparedRun())
+        if candidate in losses and incumbent in losses:
+            run.compare(losses[candidate], losses[incumbent], part)
+        elif candidate in losses:
+            run.extend(part, candidate=losses[candidate])
+        else:
+            run.extend(part, incumbent=losses[incumbent])
+        if self._watch is not None:
+            self._renew(application, run.difference, *self._watch)
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
@@ -201,3 +233,7 @@ class VersionEvidence:
         for name in sorted(self._runs):
             totals = totals.plus(self._runs[name].totals)
         return totals.evidence(alpha)
+
+    def measured(self, alpha: float) -> list[Evidence]:
+        """Return what is known by each metric, in their order."""
+        return [one.evidence(alpha) for one in self._metrics.values()]

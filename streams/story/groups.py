@@ -72,4 +72,9 @@ def lines(groups: tuple[TreeGroup, ...]) -> list[str]:
 
 def document(groups: tuple[TreeGroup, ...]) -> dict[str, Json]:
     """Return them for programs."""
-    return {"groups": [{"path": [*map(list, g.path)], "models": [m._asdict() for m in g.models]} for g in groups]}
+    said: list[Json] = []
+    for group in groups:
+        path: list[Json] = [[at, on] for at, on in group.path]
+        models: list[Json] = [model._asdict() for model in group.models]
+        said.append({"path": path, "models": models})
+    return {"groups": said}
