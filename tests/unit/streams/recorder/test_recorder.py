@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import TopicPartition
 
 ABOUT = TraceManifest("shop", "0")
@@ -245,7 +244,9 @@ async def test_the_role_waits_for_kafka_and_reports(tmp_path: Path, monkeypatch:
 
 def role(folder: Path, logs: FakeLogs, reports: list[Report]) -> RecordRole:
     """Return the role on these logs."""
-    told: MetricsHook = reports.append
+
+    def told(report: Report) -> None:
+        reports.append(report)
 
     def begin(folder: Path) -> FolderRecording:
         writer = TraceWriter(folder, ABOUT)
