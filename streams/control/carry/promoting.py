@@ -27,6 +27,7 @@ from schemas.records import Application, Candidate, Model, Observations, Promoti
 from streams.control.history import STEP_US, STEPS
 from streams.operators.ids import ID_BYTES
 from streams.promotion.copies import Copies
+from streams.promotion.guardrails import guardrails, measurements
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import Lifecycle, step
 from streams.promotion.rivals import Rivals
@@ -60,6 +61,8 @@ RIVALS_BACK_US = 3_600_000_000
 PATIENCE_US = 60_000_000
 # Polls in one tick: the page gets its turn in between.
 _POLLS = 50
+# Observations that are folded at once (a few ms): a poll after a start brings thousands of them.
+_TURN = 100
 _STOP_S = 2.0
 
 
@@ -267,8 +270,10 @@ class Promoting:
             self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
             await self._log.start()
         async for records in _polls(self._log):
-            for record in records:
-                self._observe(record)
+            for begin in range(0, len(records), _TURN):
+                for record in records[begin : begin + _TURN]:
+                    self._observe(record)
+                await asyncio.sleep(0)  # the page, and the connections, have theirs
         return self._log.caught_up
 
     def _fold_again(self, now_us: int) -> int:
@@ -293,6 +298,9 @@ class Promoting:
                 self._rivals.observe(seen, record.timestamp_us)
                 self._hear(seen, record.timestamp_us)
                 self._serving.observe(seen, record.timestamp_us)
+        if not several:
+            for measured in measurements(self._codec, record, self._copies):
+                self._lifecycle.measure(measured, record.timestamp_us)
 
     def _hear(self, seen: Observation, timestamp_us: int) -> None:
         """Count what candidates without a comparison could be compared by."""
@@ -323,7 +331,9 @@ class Promoting:
     async def _end(self, key: str, course: Course, fault: str, now_us: int) -> None:
         share = course.stage.share if course.stage is not None else 0.0
         evidence = course.comparison.evidence(course.plan.alpha)
-        ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us, offsets=self._offsets())
+        metrics = guardrails(course.plan, course.comparison).metrics
+        verdict = Verdict(Action.END, share, fault)
+        ended = step(course.plan, verdict, evidence, now_us, offsets=self._offsets(), metrics=metrics)
         _log.warning("%s is on its way no more: %s", key, fault)
         await asyncio.to_thread(self._deployment.end, ended)
         self._lifecycle.past(ended)
