@@ -356,9 +356,12 @@ class StageOutput(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A query's candidates that were ids, and what is known of them; part of a `Prediction` and an `Observation`."""
+    """A query's candidates, and what is known of them; part of a `Prediction` and an `Observation`.
 
-    ids: tuple[str, ...]
+    Candidates that are rows stand in it where the application has an examination: feedback on any place needs them.
+    """
+
+    ids: tuple[str, ...]  # empty = the query brought the rows
     place: int  # in `ids`, of the one that stands first
     items: tuple[int, ...] = ()  # index of each among the models' items, -1 = not known; empty = features are ranked
     imputed: tuple[str, ...] = ()  # of the ids, those whose features had not come: running means stand in
@@ -402,9 +405,18 @@ class Prediction(NamedTuple):
     @property
     def best(self) -> tuple[str, ...]:
         """The ids of the best candidates, the best first; empty where they were no ids."""
-        if self.ranked is None or not isinstance(self.answer, Tensor):
+        if self.ranked is None or not self.ranked.ids or not isinstance(self.answer, Tensor):
             return ()
         return tuple([self.ranked.ids[place] for place in self.answer.numpy().tolist()])
+
+
+class PlaceFeedback(NamedTuple):
+    """What is told of one place of a ranking; part of a `Feedback`."""
+
+    position: int = 0  # in the answer, from 0; not looked at where `item` is given
+    item: str = ""  # id of the candidate instead
+    label: Value | None = None
+    loss: float | None = None  # in [0, 1]
 
 
 class Feedback(NamedTuple):
@@ -417,6 +429,7 @@ class Feedback(NamedTuple):
     weight: float | None = None  # how much it counts, above 0 and at most the application's `max_weight`; None = 1
     application: str = ""  # that it may teach; "" = whose the query is
     teacher: str = ""  # who tells it, as the gateway or the mapping knows; "" = nobody says
+    places: tuple[PlaceFeedback, ...] = ()  # of a ranking, instead of label and loss, which are about the first
 
 
 class KeyedFeedback(NamedTuple):
@@ -450,6 +463,18 @@ class TeachingBound(NamedTuple):
     most_context: int  # lessons of one context that teach what all contexts share; 0 = any number
 
 
+class PlaceLoss(NamedTuple):
+    """What one place of a ranking, after the first, has cost; part of an `Observation`."""
+
+    position: int  # in the answer, from 1
+    place: int  # among the query's candidates
+    loss: float | None = None  # in [0, 1]; None = a label was told
+    label: Value | None = None
+    examined: float = 1.0  # probability that somebody looked at the place, as the application says
+    item: int = -1  # index among the models' items; -1 = its features are ranked
+    features: Tensor | None = None  # its own, by which it was ranked; None where it is an item of the models
+
+
 class Observation(NamedTuple):
     """One line of the exploration log: the decision and what it cost. Policies are folds over these."""
 
@@ -478,6 +503,7 @@ class Observation(NamedTuple):
     worth: float | None = None  # what a loss of 1 costs, in the unit of the application's loss; None = it has none
     weight: float | None = None  # the part of a full lesson that it is, in (0, 1]; None = 1
     bound: TeachingBound | None = None  # how far it may teach; None = as it stands
+    places: tuple[PlaceLoss, ...] = ()  # what the places of a ranking after the first have cost, as far as it was told
 
 
 class Observations(NamedTuple):
@@ -553,6 +579,8 @@ class Application:
     lessons_per_teacher: int = 0  # in a minute at most; 0 = any number
     lessons_per_context: int = 0  # in a minute that teach what all contexts share; 0 = any number
     teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
+    # Of rankings: the probability that each place is looked at, beside the first; () = only the first one teaches.
+    examination: tuple[float, ...] = ()
 
     @property
     def asks(self) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ from schemas.records import (
     OtherState,
     Outcome,
     Place,
+    PlaceFeedback,
+    PlaceLoss,
     Plan,
     PolicyState,
     Prediction,
@@ -85,6 +87,10 @@ SEEN = Observation(
     imputed=("films",),
     ranked=RANKED._replace(rows=None),
     bound=TeachingBound("orders", 100, 7),
+    places=(
+        PlaceLoss(1, 1, None, 4.0, 0.5, features=Tensor("float64", (1,), b"\0" * 8)),
+        PlaceLoss(2, 0, 1.0, item=3),
+    ),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -136,7 +142,9 @@ FULL: tuple[object, ...] = (
         STAGES,
         RANKED,
     ),
-    Feedback("q-1", "seven", 0.5, NOW_US, 2.0, "digits", "web"),
+    Feedback(
+        "q-1", "seven", 0.5, NOW_US, 2.0, "digits", "web", (PlaceFeedback(2, "", 4), PlaceFeedback(0, "b", None, 1.0))
+    ),
     SEEN,
     Observations((SEEN, SEEN._replace(query_id="q-2", context=None, label=None))),
     Application(

@@ -728,6 +728,10 @@ class ApplicationSettings(Section):
     teachers: tuple[str, ...] = ()
     """The teachers that `lessons_per_teacher` counts each by itself; all others together are one. By default every name
     counts, so nobody but the gateway and the mapping may have the right to write `feedback`."""
+    examination: tuple[float, ...] = ()
+    """Of rankings: how likely each place is looked at, beside the first, such as `[1, 0.7, 0.5]`. Feedback may then
+    name any of these places ([recommending.md](recommending.md#feedback-on-any-place)). By default only the first place
+    teaches."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from policies import conformal, registry
 from policies.combine import COMBINES, VOTE
-from policies.contract import is_answering, is_choosing, is_stepwise, ranks_by
+from policies.contract import is_answering, is_choosing, is_placing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
 from policies.graph import faults
 from policies.loss_rules import fault as fault_of_loss
@@ -40,6 +40,9 @@ MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
 _ROUNDED = 1e-6
+# Of a ranking, from which is learnt: of each one more, features stand in an observation.
+MOST_PLACES = 64
+_EXAMINATION = f"make it 1 of the first place, then shares in [0, 1], of {MOST_PLACES} places at most"
 # With a larger one a usual lesson would teach next to nothing.
 MOST_WEIGHT = 1e6
 # The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
@@ -189,11 +192,15 @@ def check_tensors(application: Application, policy: Policy, models: Mapping[str,
 
 
 def check_ranking(application: Application, policy: Policy) -> None:
-    """Refuse sources of candidates' features that the policy does not rank by.
+    """Refuse sources of candidates' features that the policy does not rank by, and places from which it cannot learn.
 
     Raises:
         PolicyError: the message says what to change.
     """
+    if application.examination:
+        require(is_placing(policy), f"{policy.name} learns from no places: leave out examination, or take `ridge`")
+        is_earned = min(application.examination) < 1.0 and getattr(policy, "low", 0.0) > 0.0
+        require(not is_earned, "a place that nobody looks at earns 0: make low at most 0, or all of examination 1")
     sources = [source for source in application.sources if source.key == CANDIDATE]
     if not sources:
         return
@@ -292,11 +299,21 @@ def check(application: Application) -> None:
         faults[fault] = True
     faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys(_faulty(application.sources), True)
+    faults[f"examination is {[*application.examination]}; {_EXAMINATION}"] = not _is_examination(
+        application.examination
+    )
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")
+
+
+def _is_examination(given: Sequence[float]) -> bool:
+    """Tell whether these can be how likely places are looked at; nothing is."""
+    if not given:
+        return True
+    return len(given) <= MOST_PLACES and given[0] == 1.0 and all(0.0 <= share <= 1.0 for share in given)
 
 
 def _faulty(sources: Sequence[Source]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from schemas.told import MOST_TOLD
 from streams.gateway.protocol import tensors
 
 if TYPE_CHECKING:
@@ -173,9 +174,19 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         "model_name outputs", model_name=_TEXT, model_version=_TEXT, id=_TEXT, outputs=_list("OutputTensor")
     ),
     "Told": {
-        **_record("id", id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT),
-        "oneOf": [{"required": ["label"]}, {"required": ["loss"]}],
+        **_record(
+            "id", id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT,
+            places={**_list("Place"), "minItems": 1, "maxItems": MOST_TOLD},
+        ),
+        "oneOf": [{"required": ["label"]}, {"required": ["loss"]}, {"required": ["places"]}],
     },
+    "Place": {**_OBJECT, "allOf": [
+        {"oneOf": [
+            _record("position", position={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),
+            _record("item", item={**_TEXT, "minLength": 1}),
+        ]},
+        {"oneOf": [{"required": ["label"]}, _record("loss", loss=_SHARE)]},
+    ]},
     "Feedback": {"anyOf": [
         {"$ref": "#/components/schemas/Told"},
         _record("feedback", feedback={**_list("Told"), "minItems": 1}),

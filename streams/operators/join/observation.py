@@ -151,6 +151,15 @@ def observation(
     return _observation(prediction, decision, losses, cost, feedback.label, JoinStatus.JOINED, feedback_us, span)
 
 
+def untold(prediction: Prediction, feedback_us: int) -> Observation | None:
+    """Return the observation of a ranking of whose first place nothing was told; None if no policy decided."""
+    decision = prediction.decision
+    if decision is None:
+        return None
+    unknown = (None,) * len(decision.arms)
+    return _observation(prediction, decision, unknown, None, None, JoinStatus.JOINED, feedback_us)
+
+
 def output_loss(
     output: ModelOutput,
     prediction: Prediction,

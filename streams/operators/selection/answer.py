@@ -363,7 +363,8 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
     output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
-    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows) if lookups.ids else None
+    is_kept = lookups.ids or (query.application is not None and query.application.examination)
+    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows) if is_kept else None
     return made._replace(first=found.shares, ranked=named)
 
 
