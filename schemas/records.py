@@ -522,6 +522,14 @@ class Source(NamedTuple):
     wait: float = 0.5  # share of its time that a query may wait for them, in [0, 1]; 0 = not at all
 
 
+class Cross(NamedTuple):
+    """Products of the features of two sources, of one query or of it and its candidates; part of an `Application`."""
+
+    left: str  # a source
+    right: str  # another one, or the same
+    width: int  # numbers that it adds: as many products have a place each, more are hashed
+
+
 class Features(NamedTuple):
     """Features of one key. Topic `features` (compacted), key = SOURCE/KEY; under SOURCE alone their running mean."""
 
@@ -581,6 +589,7 @@ class Application:
     teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
     # Of rankings: the probability that each place is looked at, beside the first; () = only the first one teaches.
     examination: tuple[float, ...] = ()
+    crosses: tuple[Cross, ...] = ()  # of its sources: what they add stands behind the features of these
 
     @property
     def asks(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ import numpy as np
 from schemas.records import (
     Application,
     Candidate,
+    Cross,
     Decision,
     Features,
     Feedback,
@@ -170,6 +171,8 @@ FULL: tuple[object, ...] = (
             Stage("detect", "net", share=0.4),
             Stage("cars", "", "detect", "query", "box", "label == car and score > 0.5", 8, 1.0),
         ),
+        examination=(1.0, 0.5),
+        crosses=(Cross("users", "texts", 8),),
     ),
     Model(
         "good",

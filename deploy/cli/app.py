@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 PARAMETER = "parameters."
 # What `promote --apprentice` sets is not set by hand: nobody would judge it. Sources and stages are set in the file.
-SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages"}
-IN_FILE = ("sources", "stages", "from", "to", "feedback", "mapping")
+SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages", "crosses"}
+IN_FILE = ("sources", "stages", "crosses", "from", "to", "feedback", "mapping")
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 UNSET = "none"  # a key without a value, as it is typed and printed

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from policies.contract import Policy
     from schemas.codec import Codec
-    from schemas.records import Source
+    from schemas.records import Cross, Source
     from streams.operators.contract import Record
 
 # How an application treats a model that has not answered in time.
@@ -210,11 +210,17 @@ def check_ranking(application: Application, policy: Policy) -> None:
     if width is None:
         raise PolicyError(f"{policy.name} does not rank candidates: leave out the source {names}, or take `ridge`")
     found = sum(source.width for source in sources)
+    found += sum(cross.width for cross in application.crosses if is_of_candidates(cross, application))
     require(
         found == width,
         f"{policy.name} ranks candidates by {width} features, and the source {names} has {found}: make the widths"
         f" {width} together, or set the parameter features={found}",
     )
+
+
+def is_of_candidates(cross: Cross, application: Application) -> bool:
+    """Tell whether a cross is of a query's features with those of its candidates."""
+    return any(source.key == CANDIDATE and source.name in cross[:2] for source in application.sources)
 
 
 def asks_more(application: Application, policy: Policy) -> str:
@@ -299,6 +305,7 @@ def check(application: Application) -> None:
         faults[fault] = True
     faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys(_faulty(application.sources), True)
+    faults |= dict.fromkeys(_faulty_crosses(application), True)
     faults[f"examination is {[*application.examination]}; {_EXAMINATION}"] = not _is_examination(
         application.examination
     )
@@ -307,6 +314,23 @@ def check(application: Application) -> None:
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")
+
+
+def _faulty_crosses(application: Application) -> Iterator[str]:
+    """Yield what is impossible about crosses."""
+    keys = {source.name: source.key for source in application.sources}
+    for cross in application.crosses:
+        if not {cross.left, cross.right} <= keys.keys():
+            yield f"a cross is of {cross.left} and {cross.right}: name two of the sources, {', '.join(keys) or 'none'}"
+        elif keys[cross.left] == keys[cross.right] == CANDIDATE:
+            yield f"a cross is of {cross.left} and {cross.right}, both of candidates: cross one with a query's features"
+        if not 0 < cross.width <= MAX_FEATURES:
+            yield f"the width of a cross is {cross.width}; make it 1 to {MAX_FEATURES}"
+    for of_candidates in (False, True):
+        widths = [one.width for one in application.sources if (one.key == CANDIDATE) is of_candidates]
+        widths += [one.width for one in application.crosses if is_of_candidates(one, application) is of_candidates]
+        if application.crosses and sum(widths) > MAX_FEATURES:
+            yield f"its sources and crosses have more than {MAX_FEATURES} features together"
 
 
 def _is_examination(given: Sequence[float]) -> bool:

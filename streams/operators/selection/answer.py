@@ -22,6 +22,7 @@ from schemas import topics
 from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.selection.dispatch import version_asked
+from streams.operators.selection.features.crosses import with_crosses
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -352,6 +353,8 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
     lookups, rows = query.lookups, query.candidates
     if arms.read is None or lookups is None or not isinstance(rows, Tensor):
         return None
+    if query.application is not None and query.application.crosses:
+        rows = with_crosses(rows, query.features, query.application, ranks_by(arms.policy))
     try:
         found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
     except PolicyError as error:

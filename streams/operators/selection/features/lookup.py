@@ -26,6 +26,7 @@ from schemas.inputs import asked_about
 from schemas.records import Features, Tensor
 from streams.operators.configuration import CANDIDATE
 from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures
+from streams.operators.selection.features.crosses import crosses_of
 from streams.operators.selection.features.table import LARGEST, FeatureTable
 from streams.operators.selection.pending import Lookups
 
@@ -180,6 +181,8 @@ class QueryFeatures:
             else:
                 values += self._table.mean(source)
                 imputed.append(source.name)
+        if deployed.application.crosses:
+            values += crosses_of(values, deployed.application)
         rows, unknown = self._rows(query, deployed, imputed) if query.ids else (None, ())
         _give(query, Recalled((*values, *query.features), tuple(imputed), rows, unknown))
 
