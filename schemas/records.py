@@ -365,7 +365,10 @@ class Ranked(NamedTuple):
     place: int  # in `ids`, of the one that stands first
     items: tuple[int, ...] = ()  # index of each among the models' items, -1 = not known; empty = features are ranked
     imputed: tuple[str, ...] = ()  # of the ids, those whose features had not come: running means stand in
-    rows: Tensor | None = None  # features of each (n, features), as they were looked up; None in observations
+    rows: Tensor | None = (
+        None  # features of each (n, features), as they were looked up; in observations if it was drawn
+    )
+    drawn: tuple[int, ...] = ()  # the whole answer, where all its places were drawn evenly from the candidates
 
 
 class Prediction(NamedTuple):
@@ -589,6 +592,7 @@ class Application:
     teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
     # Of rankings: the probability that each place is looked at, beside the first; () = only the first one teaches.
     examination: tuple[float, ...] = ()
+    shuffle: float = 0.0  # share of its rankings whose places are all drawn evenly, so that others can be judged
     crosses: tuple[Cross, ...] = ()  # of its sources: what they add stands behind the features of these
 
     @property

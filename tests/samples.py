@@ -63,7 +63,7 @@ STAGES = (
     StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
     StageOutput("cars", "good", "", Outcome.OVERLOADED, None, before=0, item=4, left_out=2),
 )
-RANKED = Ranked(("film-1", "é"), 1, (7, -1), ("é",), ROWS)
+RANKED = Ranked(("film-1", "é"), 1, (7, -1), ("é",), ROWS, (1, 0))
 SEEN = Observation(
     "q-1",
     "digits",
@@ -172,6 +172,7 @@ FULL: tuple[object, ...] = (
             Stage("cars", "", "detect", "query", "box", "label == car and score > 0.5", 8, 1.0),
         ),
         examination=(1.0, 0.5),
+        shuffle=0.25,
         crosses=(Cross("users", "texts", 8),),
     ),
     Model(

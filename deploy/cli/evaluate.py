@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,22 +11,25 @@ import click
 from deploy.cli.common import Verb, json_option, print_json, print_table, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from deploy.evaluation import words
+from deploy.evaluation import slates, words
 from deploy.evaluation.reading import live, recorded
 from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
 from streams.evaluation.candidate import candidate
 from streams.evaluation.evaluation import evaluate as judged
+from streams.evaluation.slates import evaluate_slates, ranking_policy
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from streams.evaluation.evaluation import Evaluation
     from streams.evaluation.history import KnownApplication
+    from streams.evaluation.slates import SlateEvaluation
 
 EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
 skysail evaluate traces/monday --policy exp3:eta=0.1,gamma=0.1 --html exp3.html
 skysail evaluate --live digits --policy always:forest --json
+skysail evaluate --live films --policy ridge:features=8,alpha=1,low=0,high=1
 skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --known-features
 """
 
@@ -76,11 +80,17 @@ def evaluate(
 
     The policy is fed with the same observations, as they became known. All estimators are shown, with 95 % intervals.
     Only decisions whose window for feedback has ended are judged. Where a policy chose among items (`two_speed`), items
-    are judged instead of models: by the logged probability that each was the answer.
+    are judged instead of models: by the logged probability that each was the answer. Where rows were ranked (`ridge`),
+    the rankings that `shuffle` has drawn are judged, place by place and as a whole.
     """
-    policy = candidate(wanted)
+    ranking = ranking_policy(wanted)
+    policy = None if ranking is not None else candidate(wanted)
     past = _history(settings, folder, of_live, application)
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
+    if policy is None:
+        assert ranking is not None
+        _show(evaluate_slates(past, ranking, window, alpha=alpha, seed=seed), alpha, as_json=as_json)
+        return
     least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
     if html is not None:
@@ -102,6 +112,16 @@ def _history(settings: Settings, folder: Path | None, of_live: str | None, appli
         return live(settings, codec_for(settings), of_live)
     assert folder is not None
     return recorded(folder, codec_for(settings), application)
+
+
+def _show(found: SlateEvaluation, alpha: float, *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(found))
+        return
+    for line in slates.story(found):
+        echo(line)
+    echo()
+    print_table(slates.heads(alpha), slates.rows(found))
 
 
 def _print(found: Evaluation) -> None:

@@ -745,6 +745,9 @@ class ApplicationSettings(Section):
     """Of rankings: how likely each place is looked at, beside the first, such as `[1, 0.7, 0.5]`. Feedback may then
     name any of these places ([rankings.md](rankings.md#feedback-on-any-place)). By default only the first place
     teaches."""
+    shuffle: float = Field(default=0.0, ge=0, le=1)
+    """The share of the rankings whose places are all drawn evenly from the candidates. By these, `skysail evaluate`
+    says what another ranking would have earned ([rankings.md](rankings.md#judge-another-ranking))."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,

@@ -201,6 +201,11 @@ def check_ranking(application: Application, policy: Policy) -> None:
         require(is_placing(policy), f"{policy.name} learns from no places: leave out examination, or take `ridge`")
         is_earned = min(application.examination) < 1.0 and getattr(policy, "low", 0.0) > 0.0
         require(not is_earned, "a place that nobody looks at earns 0: make low at most 0, or all of examination 1")
+    if application.shuffle:
+        require(
+            ranks_by(policy) is not None and bool(application.examination),
+            "shuffle is for rankings by features of which all places teach: take `ridge`, and set examination",
+        )
     sources = [source for source in application.sources if source.key == CANDIDATE]
     if not sources:
         return
@@ -305,6 +310,7 @@ def check(application: Application) -> None:
         faults[fault] = True
     faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys(_faulty(application.sources), True)
+    faults[f"shuffle is {application.shuffle}, not in [0, 1]"] = not 0 <= application.shuffle <= 1
     faults |= dict.fromkeys(_faulty_crosses(application), True)
     faults[f"examination is {[*application.examination]}; {_EXAMINATION}"] = not _is_examination(
         application.examination

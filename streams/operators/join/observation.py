@@ -200,7 +200,7 @@ def _observation(
     observed_us: int,
     span: float | None = None,
 ) -> Observation:
-    learns = learns_from_answers(decision.policy, len(decision.chosen))
+    learns, ranked = learns_from_answers(decision.policy, len(decision.chosen)), prediction.ranked
     answers = _labels(prediction, decision.arms) if learns else None
     if answers is not None and registry.answers(decision.policy):
         item = answered_item(prediction)
@@ -225,7 +225,7 @@ def _observation(
         label_set=prediction.label_set if label is not None else None,
         stages=prediction.stages,
         imputed=prediction.imputed,
-        ranked=None if prediction.ranked is None else prediction.ranked._replace(rows=None),
+        ranked=ranked if ranked is None or ranked.drawn else ranked._replace(rows=None),
     )
 
 

@@ -22,6 +22,7 @@ from schemas import topics
 from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.selection.dispatch import version_asked
+from streams.operators.selection.drawn_slates import with_drawn
 from streams.operators.selection.features.crosses import with_crosses
 
 if TYPE_CHECKING:
@@ -362,12 +363,15 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
         return None
     if found is None:
         return None
+    drawn: tuple[int, ...] = ()
+    if query.application is not None and query.application.shuffle:
+        found, drawn = with_drawn(found, arms.read, rows, lookups.top, query.application.shuffle, query.query_id)
     query.decision = arms.any_decision._replace(chosen=(0,), features=query.features)
     output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
     is_kept = lookups.ids or (query.application is not None and query.application.examination)
-    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows) if is_kept else None
+    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows, drawn) if is_kept else None
     return made._replace(first=found.shares, ranked=named)
 
 
