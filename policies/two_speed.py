@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_ITEMS = 1_024
+MAX_ITEMS = 4_096
 # Of a stored state, as in `linear`.
 _MAX_VALUES = 60_000
 # Log-odds beyond these are certain to 13 digits; they are cut, so that no model can bring an item's other terms to 0.

@@ -353,6 +353,9 @@ def _field(key: str, text: str) -> Any:
     value = "" if kind == "str" and text in {"", UNSET} else yaml.safe_load(text)
     if kind.startswith("float") and value is not None:
         return _value(key, text, float)
+    if kind.startswith("tuple[float"):
+        listed = value if isinstance(value, list) else [] if value is None else text.strip().split(",")
+        return tuple([_value(key, str(one), float) for one in listed if str(one) != UNSET])
     if key == "loss" and isinstance(value, dict):
         return value
     if kind in {"str", "bool"} and type(value).__name__ != kind:

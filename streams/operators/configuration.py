@@ -214,13 +214,18 @@ def check_ranking(application: Application, policy: Policy) -> None:
         raise PolicyError(f"{policy.name} ranks the items of its models by their ids: leave out the source {names}")
     if width is None:
         raise PolicyError(f"{policy.name} does not rank candidates: leave out the source {names}, or take `ridge`")
-    found = sum(source.width for source in sources)
-    found += sum(cross.width for cross in application.crosses if is_of_candidates(cross, application))
+    found = candidate_width(application)
     require(
         found == width,
         f"{policy.name} ranks candidates by {width} features, and the source {names} has {found}: make the widths"
         f" {width} together, or set the parameter features={found}",
     )
+
+
+def candidate_width(application: Application) -> int:
+    """Return how many numbers are looked up for a candidate, or made of these by crosses."""
+    crosses = [cross.width for cross in application.crosses if is_of_candidates(cross, application)]
+    return sum([source.width for source in application.sources if source.key == CANDIDATE]) + sum(crosses)
 
 
 def is_of_candidates(cross: Cross, application: Application) -> bool:

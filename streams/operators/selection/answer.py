@@ -20,7 +20,7 @@ from policies.draw import uniform
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
-from streams.operators.configuration import RUNNING_MEAN
+from streams.operators.configuration import RUNNING_MEAN, candidate_width
 from streams.operators.selection.dispatch import version_asked
 from streams.operators.selection.drawn_slates import with_drawn
 from streams.operators.selection.features.crosses import with_crosses
@@ -384,6 +384,9 @@ def not_ranked(query: Pending, arms: Arms) -> str:
         return f"the policy {policy} does not rank candidates: take `ridge` or `two_speed`"
     if isinstance(rows, Tensor):
         return f"the policy {policy} ranks candidates of {width} features, and these have {rows.shape[-1]}"
+    found = 0 if query.application is None else candidate_width(query.application)
+    if found:
+        return f"{len(query.ids)} candidates of {found} features are too many to be ranked at once: name fewer"
     return (
         "the candidates are ids, and the application has no source of features whose key is candidate: give it one"
         f" under `sources`, or send rows of {width} features"
