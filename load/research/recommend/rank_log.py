@@ -98,10 +98,16 @@ def table(found: Mapping[str, float]) -> Table:
     rows = tuple(
         (
             said,
-            f"{found[f'obd_{name}']:.4f} ({found[f'obd_{name}_low']:.4f} to {found[f'obd_{name}_high']:.4f})",
+            _worth(found, f"obd_{name}"),
             f"{found[f'obd_{name}_cpu_us']:,.0f}" if f"obd_{name}_cpu_us" in found else "",
         )
         for name, said in _SAID.items()
-        if f"obd_{name}" in found
+        if f"obd_{name}" in found or f"obd_{name}_cpu_us" in found
     )
     return Table("Open Bandit", ("who ranks", "clicks an impression (SNIPW, 95 %)", "CPU an impression, us"), rows)
+
+
+def _worth(found: Mapping[str, float], name: str) -> str:
+    if name not in found:
+        return "too few tell"
+    return f"{found[name]:.4f} ({found[f'{name}_low']:.4f} to {found[f'{name}_high']:.4f})"
