@@ -16,11 +16,13 @@ from schemas.told import as_places
 from streams.operators.configuration import check, check_ranking
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
+from streams.story.words import lines
 from tests.loops import CODEC, Loop, digits
 from tests.unit.streams.operators.test_answering import computed, rated
 from tests.unit.streams.operators.test_candidates_by_id import FILMS, KNOWN, WINDOW_US, stored
 from tests.unit.streams.operators.test_two_speed import cold
 from tests.unit.streams.operators.test_two_speed import served as items
+from tests.unit.streams.story import test_stories
 
 if TYPE_CHECKING:
     from schemas.records import Application, PolicyState
@@ -210,3 +212,13 @@ def test_a_prediction_without_examination_keeps_no_rows_of_the_query() -> None:
     """Their bytes stay as they were."""
     loop = ranking(examination=())
     assert loop.answer(asked(loop, ROWS)).ranked is None
+
+
+def test_the_story_of_a_ranking_tells_its_places() -> None:
+    """What was told of each, and as how often looked at it teaches."""
+    loop = ranking()
+    query_id = asked(loop)
+    told(loop, query_id, {"position": 0, "label": 0.0}, {"position": 2, "label": 1.0})
+    found = [*lines(test_stories.told(loop, query_id))]
+    assert any(line.startswith("feedback   place 0: label 0.0, place 2: label 1.0, after") for line in found)
+    assert any(line.endswith("teaches as looked at by 25%") for line in found)
