@@ -90,7 +90,7 @@ def earned(ranker: Ranker, count: int, seed: int, top: int) -> Earned:
 
 def compared(makers: Mapping[str, Made], count: int, runs: int, top: int) -> dict[str, float]:
     """Return the figures of some rankers: means of all runs, and the standard error of the mean."""
-    figures = {}
+    figures: dict[str, float] = {}
     for name, made in makers.items():
         found = np.array([earned(made.make(), count, seed, top) for seed in range(runs)])
         error, last, cpu_us = found.mean(axis=0).tolist()
@@ -123,7 +123,8 @@ async def run(stage: Stage) -> Result:
 
 
 def _all(count: int, runs: int) -> tuple[dict[str, float], list[str], str]:
-    figures, notes, there = compared(OURS, count, runs, 1), [], "there"
+    figures, there = compared(OURS, count, runs, 1), "there"
+    notes: list[str] = []
     try:
         figures |= compared(THEIRS, count, runs, 1)
     except PeerUnavailableError as error:
@@ -143,7 +144,7 @@ def tables(result: Result) -> list[Table]:
     """Return who ranks how well and at which price, what places teach, and Open Bandit."""
     heads = ("clicks missed a query", "in the last quarter", "CPU a query, us")
     made = [
-        Table("Side by side", ("who ranks", *heads), _rows(result, OURS | THEIRS)),
+        Table("Side by side", ("who ranks", *heads), _rows(result, {**OURS, **THEIRS})),
         Table("Places", ("`ridge` learns", *heads), _rows(result, PLACED)),
     ]
     if "obd_logged" in result.figures:
