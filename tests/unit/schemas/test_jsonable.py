@@ -83,7 +83,7 @@ def test_candidates_are_read_as_ids_or_as_rows() -> None:
     [
         (["b", "a", "a"], "texts of at most 128 bytes that differ: 'a' is there 2 times"),
         (["a", 1], "texts of at most 128 bytes that differ"),
-        (["x" * 129], "1 to 256 texts"),
+        (["x" * 129], "1 to 4096 texts"),
         ([], "1 to 4096 rows of finite numbers"),
         ([1, 2], "1 to 4096 rows of finite numbers"),
         ("film-1", "1 to 4096 rows of finite numbers"),
