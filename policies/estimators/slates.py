@@ -46,7 +46,8 @@ def per_place(slate: DrawnSlate) -> Floats:
         >>> per_place(DrawnSlate(5, (1, 2), (1.0, 0.0), (1, 3))).tolist()
         [5.0, 0.0]
     """
-    return slate.candidates * (np.array(slate.shown) == np.array(slate.other)).astype(np.float64)
+    found: Floats = slate.candidates * (np.array(slate.shown) == np.array(slate.other)).astype(np.float64)
+    return found
 
 
 def pseudo_inverse(slate: DrawnSlate) -> float:

@@ -118,8 +118,8 @@ async def run(stage: Stage) -> Result:
     """Measure all of it; the short form takes fewer queries."""
     count, runs = (_FEW, _FEW_RUNS) if stage.short else (_QUERIES, _RUNS)
     figures, notes, there = await asyncio.to_thread(_all, count, runs)
-    parameters = {"form": stage.form, "queries": count, "runs": runs, "vowpal_wabbit": there}
-    return Result(NAME, figures, parameters, notes=tuple(notes))
+    given: dict[str, float | str] = {"form": stage.form, "queries": count, "runs": runs, "vowpal_wabbit": there}
+    return Result(NAME, figures, given, notes=tuple(notes))
 
 
 def _all(count: int, runs: int) -> tuple[dict[str, float], list[str], str]:
