@@ -175,10 +175,14 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     ),
     "Told": {
         **_record(
-            "id", id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT,
-            places={**_list("Place"), "minItems": 1, "maxItems": MOST_TOLD},
+            "id",
+            id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT, metric=_TEXT,
+            value={"type": "number"}, places={**_list("Place"), "minItems": 1, "maxItems": MOST_TOLD},
         ),
-        "oneOf": [{"required": ["label"]}, {"required": ["loss"]}, {"required": ["places"]}],
+        "oneOf": [
+            {"required": ["label"]}, {"required": ["loss"]}, {"required": ["places"]},
+            {"required": ["metric", "value"]},
+        ],
     },
     "Place": {**_OBJECT, "allOf": [
         {"oneOf": [
