@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies import conformal, metrics, registry
+from policies import assignment, conformal, metrics, registry
 from policies.combine import COMBINES, VOTE
 from policies.contract import is_answering, is_choosing, is_placing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
@@ -315,6 +315,7 @@ def check(application: Application) -> None:
         faults[fault] = True
     faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys((*_faulty(application.sources), *metrics.faults_of(application.metrics)), True)
+    faults |= dict.fromkeys(assignment.faults(application), True)
     faults[f"shuffle is {application.shuffle}, not in [0, 1]"] = not 0 <= application.shuffle <= 1
     faults |= dict.fromkeys(_faulty_crosses(application), True)
     faults[f"examination is {[*application.examination]}; {_EXAMINATION}"] = not _is_examination(

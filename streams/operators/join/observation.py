@@ -226,6 +226,8 @@ def _observation(
         stages=prediction.stages,
         imputed=prediction.imputed,
         ranked=ranked if ranked is None or ranked.drawn else ranked._replace(rows=None),
+        drawn=prediction.drawn,
+        episode=prediction.episode,
     )
 
 
