@@ -294,6 +294,11 @@ def is_weighing(policy: object) -> TypeGuard[LessonWeighing]:
     return getattr(getattr(policy, "policy", policy), "weighs", False) is True
 
 
+def is_placing(policy: object) -> bool:
+    """Tell whether a policy learns from any place of a ranking, not from the first alone."""
+    return getattr(getattr(policy, "policy", policy), "places", False) is True
+
+
 def is_contextual(policy: Policy) -> TypeGuard[Contextual]:
     """Tell whether a policy wants to know the situation."""
     return hasattr(policy, "propensities_in")

@@ -29,3 +29,6 @@ class Lesson(NamedTuple):
     # The part of a whole lesson that it is, in (0, 1]: its feedback's weight divided by the largest one. To a policy
     # that does not say `weighs` it is 1, and the losses are smaller instead.
     weight: float = 1.0
+    # Of a place of a ranking: the probability that somebody looked at it, in (0, 1]. What was not looked at earned
+    # nothing, whatever it is worth. Only policies that say `places` get such lessons.
+    examined: float = 1.0

@@ -46,6 +46,9 @@ class Ridge(EveryArm):
     learn beside the old one, and takes over when its answers are better. Features of another training are another
     model, not another version: the weights for one set of features mean nothing for another.
 
+    Where other places of a ranking teach, too, a place that is looked at with probability p adds its label to the sum
+    of labels, and p of an observation to how much is known. That is unbiased where what nobody sees earns nothing.
+
     The state is the logarithms of the models' weights, then one block of `policies.linear` for each.
 
     Args:
@@ -72,10 +75,11 @@ class Ridge(EveryArm):
     References:
         Crankshaw et al., The missing piece in complex analytics: low latency, scalable model management and serving
         with Velox, CIDR 2015. The average of several answers: Kivinen and Warmuth, Averaging expert predictions,
-        EuroCOLT 1999.
+        EuroCOLT 1999. Places: Lagree, Vernade and Cappe, Multiple-play bandits in the position-based model, NIPS 2016.
     """
 
     name: ClassVar[str] = "ridge"
+    places: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
 
     alpha: float = 0.5
@@ -117,8 +121,9 @@ class Ridge(EveryArm):
             target = min(max(float(label), self.low), self.high)
             for arm, computed in enumerate(lesson.scores or ()):
                 x = None if computed is None else self.vector(computed)
-                if x is not None:
-                    blocks = linear.towards(blocks, arms, arm, x, target, lesson.weight)
+                if x is not None:  # of a place that few look at: the sum of labels, by how often it was looked at
+                    share = lesson.examined
+                    blocks = linear.towards(blocks, arms, arm, x, target / share, lesson.weight * share)
         return votes + blocks
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_ITEMS = 1_024
+MAX_ITEMS = 4_096
 # Of a stored state, as in `linear`.
 _MAX_VALUES = 60_000
 # Log-odds beyond these are certain to 13 digits; they are cut, so that no model can bring an item's other terms to 0.
@@ -54,6 +54,10 @@ class TwoSpeed(EveryArm):
     an answer is the probability of a success that is expected of it. A query's candidates are ids of items: then one of
     these is drawn, and the others follow by what is expected of them.
 
+    Where other places of a ranking teach, too, a success counts whole: somebody has looked there. A failure counts as
+    much as it is likely that somebody looked in vain, by what is expected of the item: a step of expectation
+    maximisation.
+
     With several models their log-odds are averaged. The weights stay when models come and go, as long as one is kept.
 
     The state is, for each item, the means of its weights, then their precisions.
@@ -78,11 +82,13 @@ class TwoSpeed(EveryArm):
 
     References:
         Agarwal et al., LASER: a scalable response prediction platform for online advertising, WSDM 2014. The steps:
-        Chapelle and Li, An empirical evaluation of Thompson sampling, NIPS 2011, algorithm 3.
+        Chapelle and Li, An empirical evaluation of Thompson sampling, NIPS 2011, algorithm 3. Places: Wang et al.,
+        Position bias estimation for unbiased learning to rank in personal search, WSDM 2018.
     """
 
     name: ClassVar[str] = "two_speed"
     chooses: ClassVar[bool] = True
+    places: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
 
     features: int = 8
@@ -123,8 +129,11 @@ class TwoSpeed(EveryArm):
         width = self.features + 1
         start = item * 2 * width
         middle, end = start + width, start + 2 * width
-        x = linear.vector(lesson.features, self.features).tolist()
-        block = _moved(state[start:middle], state[middle:end], x, float(cold[item]), 1.0 - loss, lesson.weight)
+        x, means, offset, weight = self._x(lesson), state[start:middle], float(cold[item]), lesson.weight
+        if lesson.examined < 1.0:
+            at = offset + sum([mean * value for mean, value in zip(means, x, strict=True)])
+            weight *= 1.0 - loss * (1.0 - _looked_at(_chance(at), lesson.examined))
+        block = _moved(means, state[middle:end], x, offset, 1.0 - loss, weight)
         return state[:start] + block + state[end:]
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
@@ -151,6 +160,11 @@ class TwoSpeed(EveryArm):
         if not fitting:
             return None
         return np.asarray(np.clip(sum(fitting) / len(fitting), -_SURE, _SURE))
+
+    def _x(self, lesson: Lesson) -> list[float]:
+        """Return (1, features) of a lesson."""
+        found: list[float] = linear.vector(lesson.features, self.features).tolist()
+        return found
 
     def _answered(self, lesson: Lesson) -> tuple[int, float] | None:
         """Return the item that was answered, and its loss."""
@@ -228,6 +242,11 @@ def _moved(means: State, precisions: State, x: Sequence[float], offset: float, t
     curvature = weight * (chance * (1.0 - chance))
     moved = [mean + weight * error * v / q for mean, q, v in zip(means, precisions, x, strict=True)]
     return (*moved, *[q + curvature * v * v for q, v in zip(precisions, x, strict=True)])
+
+
+def _looked_at(chance: float, examined: float) -> float:
+    """Return the probability that somebody looked at a place in vain: a success there would have been so likely."""
+    return examined * (1.0 - chance) / (1.0 - examined * chance)
 
 
 def _step(at: float, variance: float, target: float) -> float:

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 # 2 KB, which travel with the query, its answer and its observation.
 MAX_FEATURES: Final = 256
-# 131 KB with the most features that a policy takes; an answer and its observation have a number for each.
-MAX_CANDIDATES: Final = 256
+# An answer and its observation have a number for each: 32 KB. A candidate takes 2 us with 8 features, 12 with 64.
+MAX_CANDIDATES: Final = 4_096
+# Of more than a few candidates all features together: 262 KB in a record, and 10 ms of selection's time.
+_FEW_CANDIDATES, _MAX_NUMBERS = 256, 32_768
 # Of an id of a candidate, in UTF-8: all of them travel with the answer, and once more where nothing is known of them.
 MAX_ID_BYTES: Final = 128
 # Whatever `as_input` takes.
@@ -159,8 +161,8 @@ def as_candidates(given: Row | Sequence[str]) -> Tensor | tuple[str, ...]:
     rows = as_input(given)
     if not isinstance(rows, Tensor) or not are_candidates(rows):
         raise SchemaError(
-            f"candidates: 1 to {MAX_CANDIDATES} rows of finite numbers are needed, one number a feature, or a list of"
-            f" ids, {_IDS}"
+            f"candidates: 1 to {MAX_CANDIDATES} rows of finite numbers are needed, one number a feature, of more than"
+            f" {_FEW_CANDIDATES} rows {_MAX_NUMBERS} numbers at most, or a list of ids, {_IDS}"
         )
     return rows
 
@@ -168,12 +170,17 @@ def as_candidates(given: Row | Sequence[str]) -> Tensor | tuple[str, ...]:
 def are_candidates(given: object) -> TypeGuard[Tensor | tuple[str, ...]]:
     """Tell whether these are rows or ids that can be ranked."""
     if isinstance(given, Tensor):
-        if len(given.shape) != 2 or not 1 <= given.shape[0] <= MAX_CANDIDATES:
+        if len(given.shape) != 2 or not 1 <= given.shape[0] <= MAX_CANDIDATES or not are_rankable(*given.shape):
             return False
         return 0 < given.shape[1] <= MAX_FEATURES and bool(np.isfinite(given.numpy()).all())
     if not isinstance(given, tuple) or not 1 <= len(given) <= MAX_CANDIDATES:
         return False
     return all(map(_is_id, given)) and len({*given}) == len(given)
+
+
+def are_rankable(count: int, width: int) -> bool:
+    """Tell whether so many candidates of so many features fit a record, and are ranked soon enough."""
+    return count <= _FEW_CANDIDATES or count * width <= _MAX_NUMBERS
 
 
 def _is_id(one: object) -> bool:

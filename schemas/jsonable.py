@@ -16,6 +16,7 @@ from schemas.definitions import field_names
 from schemas.errors import SchemaError
 from schemas.inputs import as_candidates, as_features, named_tensors, row_text
 from schemas.records import DTYPES, Feedback, NamedTensors, Query, Tensor
+from schemas.told import as_places
 
 if TYPE_CHECKING:
     from schemas.avsc import Json
@@ -97,7 +98,8 @@ def candidates_from_json(value: Json) -> Tensor | tuple[str, ...]:
 def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
     """Return the feedback in a JSON object.
 
-    `label` is a number, a string, for scores a list (float32), or an object of tensors by name.
+    `label` is a number, a string, for scores a list (float32), or an object of tensors by name. `places` is a list of
+    objects with `position` or `item`, and `label` or `loss`.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
@@ -105,6 +107,8 @@ def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
     given = _given(document, Feedback)
     if isinstance(given.get("label"), list | dict):
         given["label"] = _input("label", given["label"])
+    if "places" in given:
+        given["places"] = as_places(given["places"])
     return Feedback(**given)
 
 

@@ -357,13 +357,19 @@ class StageOutput(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """A query's candidates that were ids, and what is known of them; part of a `Prediction` and an `Observation`."""
+    """A query's candidates, and what is known of them; part of a `Prediction` and an `Observation`.
 
-    ids: tuple[str, ...]
+    Candidates that are rows stand in it where the application has an examination: feedback on any place needs them.
+    """
+
+    ids: tuple[str, ...]  # empty = the query brought the rows
     place: int  # in `ids`, of the one that stands first
     items: tuple[int, ...] = ()  # index of each among the models' items, -1 = not known; empty = features are ranked
     imputed: tuple[str, ...] = ()  # of the ids, those whose features had not come: running means stand in
-    rows: Tensor | None = None  # features of each (n, features), as they were looked up; None in observations
+    rows: Tensor | None = (
+        None  # features of each (n, features), as they were looked up; in observations if it was drawn
+    )
+    drawn: tuple[int, ...] = ()  # the whole answer, where all its places were drawn evenly from the candidates
 
 
 class Prediction(NamedTuple):
@@ -405,9 +411,18 @@ class Prediction(NamedTuple):
     @property
     def best(self) -> tuple[str, ...]:
         """The ids of the best candidates, the best first; empty where they were no ids."""
-        if self.ranked is None or not isinstance(self.answer, Tensor):
+        if self.ranked is None or not self.ranked.ids or not isinstance(self.answer, Tensor):
             return ()
         return tuple([self.ranked.ids[place] for place in self.answer.numpy().tolist()])
+
+
+class PlaceFeedback(NamedTuple):
+    """What is told of one place of a ranking; part of a `Feedback`."""
+
+    position: int = 0  # in the answer, from 0; not looked at where `item` is given
+    item: str = ""  # id of the candidate instead
+    label: Value | None = None
+    loss: float | None = None  # in [0, 1]
 
 
 class Feedback(NamedTuple):
@@ -420,6 +435,7 @@ class Feedback(NamedTuple):
     weight: float | None = None  # how much it counts, above 0 and at most the application's `max_weight`; None = 1
     application: str = ""  # that it may teach; "" = whose the query is
     teacher: str = ""  # who tells it, as the gateway or the mapping knows; "" = nobody says
+    places: tuple[PlaceFeedback, ...] = ()  # of a ranking, instead of label and loss, which are about the first
 
 
 class KeyedFeedback(NamedTuple):
@@ -465,6 +481,18 @@ class TeachingBound(NamedTuple):
     most_context: int  # lessons of one context that teach what all contexts share; 0 = any number
 
 
+class PlaceLoss(NamedTuple):
+    """What one place of a ranking, after the first, has cost; part of an `Observation`."""
+
+    position: int  # in the answer, from 1
+    place: int  # among the query's candidates
+    loss: float | None = None  # in [0, 1]; None = a label was told
+    label: Value | None = None
+    examined: float = 1.0  # probability that somebody looked at the place, as the application says
+    item: int = -1  # index among the models' items; -1 = its features are ranked
+    features: Tensor | None = None  # its own, by which it was ranked; None where it is an item of the models
+
+
 class Observation(NamedTuple):
     """One line of the exploration log: the decision and what it cost. Policies are folds over these."""
 
@@ -495,6 +523,7 @@ class Observation(NamedTuple):
     bound: TeachingBound | None = None  # how far it may teach; None = as it stands
     drawn: str = ""  # the prediction's: those of one context and draw are no independent evidence
     episode: str = ""  # the prediction's
+    places: tuple[PlaceLoss, ...] = ()  # what the places of a ranking after the first have cost, as far as it was told
 
 
 class Observations(NamedTuple):
@@ -555,6 +584,14 @@ class Source(NamedTuple):
     key: str = "context"  # looked up by the query's context, input (a text) or query_id, or by each `candidate` id
     store: str = "topic"  # topic: `features`, followed as a table; redis: read when they are asked for
     wait: float = 0.5  # share of its time that a query may wait for them, in [0, 1]; 0 = not at all
+
+
+class Cross(NamedTuple):
+    """Products of the features of two sources, of one query or of it and its candidates; part of an `Application`."""
+
+    left: str  # a source
+    right: str  # another one, or the same
+    width: int  # numbers that it adds: as many products have a place each, more are hashed
 
 
 class Features(NamedTuple):
@@ -620,6 +657,10 @@ class Application:
     salt: str = ""  # another one draws anew for every context
     holdout: float = 0.0  # share of the contexts that the first model answers for ever, whatever the policy is
     episodes: bool = False  # feedback may be about all answers of an episode
+    # Of rankings: the probability that each place is looked at, beside the first; () = only the first one teaches.
+    examination: tuple[float, ...] = ()
+    shuffle: float = 0.0  # share of its rankings whose places are all drawn evenly, so that others can be judged
+    crosses: tuple[Cross, ...] = ()  # of its sources: what they add stands behind the features of these
 
     @property
     def asks(self) -> tuple[str, ...]:

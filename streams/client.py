@@ -34,6 +34,7 @@ from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
 from schemas.records import Features, Feedback, KeyedFeedback, MetricFeedback, Prediction, Query
 from schemas.rows import each_input
 from schemas.sizes import MAX_BYTES
+from schemas.told import as_places
 from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, StreamError
@@ -429,6 +430,7 @@ class Client:
         loss: float | None = None,
         context: str | None = None,
         weight: float | None = None,
+        places: Iterable[Mapping[str, object]] = (),
     ) -> None:
         """Report the true label, or the loss in [0, 1] of the answer.
 
@@ -436,6 +438,9 @@ class Client:
             prediction: the answer, or the id of its query, as from another process.
             label: a number or text, or scores.
             loss: instead of a label.
+            places: of a ranking, instead of both: what is known of any of its places, all at once, as mappings with
+                `position` (from 0) or `item` (an id), and `label` or `loss`. The application's `examination` says which
+                places teach.
             context: beside an id: the query's context, if it had one. Without it, or with another, feedback goes where
                 it finds no prediction, and ends on `feedback.dlq` as `unmatched`.
             weight: how much it counts beside other feedback, above 0 and at most the application's `max_weight`; by
@@ -446,12 +451,16 @@ class Client:
                 context is not the prediction's.
             TypeError: the label is none, or `prediction` neither a prediction nor an id.
         """
-        _check_told(label, loss)
+        told = as_places(places)
+        if told and (label is not None or loss is not None):
+            raise ValueError("give either label= or loss=, or places=")
+        if not told:
+            _check_told(label, loss)
         if weight is not None and not 0 < weight < inf:
             raise ValueError(f"a weight is a number above 0, not {weight}")
         query_id, known = _asked(prediction, context)
         true = None if label is None else as_label(label)
-        record = Feedback(query_id, true, loss, self._clock.now_us(), weight)
+        record = Feedback(query_id, true, loss, self._clock.now_us(), weight, places=told)
         await self.send_feedback(((record, known),))
 
     async def feedback_on_episode(

@@ -7,6 +7,7 @@ import numpy as np
 from schemas.records import (
     Application,
     Candidate,
+    Cross,
     Decision,
     Features,
     Feedback,
@@ -30,6 +31,8 @@ from schemas.records import (
     OtherState,
     Outcome,
     Place,
+    PlaceFeedback,
+    PlaceLoss,
     Plan,
     PolicyState,
     Prediction,
@@ -69,7 +72,7 @@ STAGES = (
     StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
     StageOutput("cars", "good", "", Outcome.OVERLOADED, None, before=0, item=4, left_out=2),
 )
-RANKED = Ranked(("film-1", "é"), 1, (7, -1), ("é",), ROWS)
+RANKED = Ranked(("film-1", "é"), 1, (7, -1), ("é",), ROWS, (1, 0))
 SEEN = Observation(
     "q-1",
     "digits",
@@ -96,6 +99,10 @@ SEEN = Observation(
     bound=TeachingBound("orders", 100, 7),
     drawn="summer/2914",
     episode="visit-1",
+    places=(
+        PlaceLoss(1, 1, None, 4.0, 0.5, features=Tensor("float64", (1,), b"\0" * 8)),
+        PlaceLoss(2, 0, 1.0, item=3),
+    ),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -149,7 +156,9 @@ FULL: tuple[object, ...] = (
         "summer/2914",
         "visit-1",
     ),
-    Feedback("q-1", "seven", 0.5, NOW_US, 2.0, "digits", "web"),
+    Feedback(
+        "q-1", "seven", 0.5, NOW_US, 2.0, "digits", "web", (PlaceFeedback(2, "", 4), PlaceFeedback(0, "b", None, 1.0))
+    ),
     SEEN,
     Observations((SEEN, SEEN._replace(query_id="q-2", context=None, label=None))),
     Application(
@@ -184,6 +193,9 @@ FULL: tuple[object, ...] = (
         salt="summer",
         holdout=0.05,
         episodes=True,
+        examination=(1.0, 0.5),
+        shuffle=0.25,
+        crosses=(Cross("users", "texts", 8),),
     ),
     Model(
         "good",

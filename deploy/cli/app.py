@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 PARAMETER = "parameters."
-# What `promote --apprentice` sets is not set by hand: nobody would judge it. The file has sources, stages and metrics.
-SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages", "metrics"}
-IN_FILE = ("sources", "stages", "metrics", "from", "to", "feedback", "mapping")
+# What `promote --apprentice` sets is not set by hand: nobody would judge it. The file has sources, stages and the like.
+SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages", "crosses", "metrics"}
+IN_FILE = ("sources", "stages", "crosses", "metrics", "from", "to", "feedback", "mapping")
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 UNSET = "none"  # a key without a value, as it is typed and printed
@@ -399,6 +399,9 @@ def _field(key: str, text: str) -> Any:
     value = "" if kind == "str" and text in {"", UNSET} else yaml.safe_load(text)
     if kind.startswith("float") and value is not None:
         return _value(key, text, float)
+    if kind.startswith("tuple[float"):
+        listed = value if isinstance(value, list) else [] if value is None else text.strip().split(",")
+        return tuple([_value(key, str(one), float) for one in listed if str(one) != UNSET])
     if key == "loss" and isinstance(value, dict):
         return value
     if kind in {"str", "bool"} and type(value).__name__ != kind:

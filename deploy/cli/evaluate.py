@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import click
 from deploy.cli.common import Verb, json_option, print_json, print_table, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from deploy.evaluation import words
+from deploy.evaluation import slates, words
 from deploy.evaluation.reading import live, recorded
 from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
@@ -18,6 +19,7 @@ from streams.evaluation.candidate import asks_several, candidate
 from streams.evaluation.evaluation import evaluate as judged
 from streams.evaluation.judgeable import judgeable
 from streams.evaluation.measured import metrics_of
+from streams.evaluation.slates import evaluate_slates, ranking_policy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from streams.evaluation.evaluation import Evaluation
     from streams.evaluation.history import KnownApplication
     from streams.evaluation.measured import MetricJudgement
+    from streams.evaluation.slates import SlateEvaluation
 
 EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
@@ -33,6 +36,7 @@ skysail evaluate traces/monday --policy exp3:eta=0.1,gamma=0.1 --html exp3.html
 skysail evaluate --live digits --policy always:forest --json
 skysail evaluate traces/monday --policy cascade:budget=0.3
 skysail evaluate traces/monday --which
+skysail evaluate --live films --policy ridge:features=8,alpha=1,low=0,high=1
 skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --known-features
 """
 
@@ -85,18 +89,21 @@ def evaluate(
 
     The policy is fed with the same observations, as they became known. All estimators are shown, with 95 % intervals.
     Only decisions whose window for feedback has ended are judged. Where a policy chose among items (`two_speed`), items
-    are judged instead of models: by the logged probability that each was the answer.
+    are judged instead of models: by the logged probability that each was the answer. Where rows were ranked (`ridge`),
+    the rankings that `shuffle` has drawn are judged, place by place and as a whole.
     """
     if which:
-        lines = [*judgeable(_history(settings, folder, of_live, application, with_outputs=True))]
-        if as_json:
-            print_json([line._asdict() for line in lines])
-        else:
-            print_table(("policies", "judged", "why"), lines)
+        _print_which(_history(settings, folder, of_live, application, with_outputs=True), as_json=as_json)
         return
-    policy = candidate(wanted)
-    past = _history(settings, folder, of_live, application, with_outputs=asks_several(policy))
+    ranking = ranking_policy(wanted)
+    policy = None if ranking is not None else candidate(wanted)
+    asks = policy is not None and asks_several(policy)
+    past = _history(settings, folder, of_live, application, with_outputs=asks)
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
+    if policy is None:
+        assert ranking is not None
+        _show(evaluate_slates(past, ranking, window, alpha=alpha, seed=seed), alpha, as_json=as_json)
+        return
     least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
     beside = metrics_of(past, policy, window, alpha)
@@ -121,6 +128,24 @@ def _history(
         return live(settings, codec_for(settings), of_live, with_outputs=with_outputs)
     assert folder is not None
     return recorded(folder, codec_for(settings), application, with_outputs=with_outputs)
+
+
+def _print_which(past: KnownApplication, *, as_json: bool) -> None:
+    lines = [*judgeable(past)]
+    if as_json:
+        print_json([line._asdict() for line in lines])
+    else:
+        print_table(("policies", "judged", "why"), lines)
+
+
+def _show(found: SlateEvaluation, alpha: float, *, as_json: bool) -> None:
+    if as_json:
+        print_json(asdict(found))
+        return
+    for line in slates.story(found):
+        echo(line)
+    echo()
+    print_table(slates.heads(alpha), slates.rows(found))
 
 
 def _print(found: Evaluation, beside: Sequence[MetricJudgement]) -> None:

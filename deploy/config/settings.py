@@ -640,6 +640,15 @@ class MetricSettings(Section):
         return least, most
 
 
+class CrossSettings(Section):
+    """Products of the features of two sources: what suits whom ([rankings.md](rankings.md#crossed-features))."""
+
+    of: tuple[str, ...] = Field(min_length=2, max_length=2)
+    """The two sources. One of them may have the features of candidates, which then get the products."""
+    width: int = Field(gt=0, le=256)
+    """How many numbers it adds. As many products have a place each, more are hashed."""
+
+
 class StageSettings(Section):
     """A stage of an application's graph: a model, and what it is asked about (docs/graphs.md)."""
 
@@ -735,6 +744,10 @@ class ApplicationSettings(Section):
     sources: tuple[SourceSettings, ...] = ()
     """Where features come from that queries do not bring, such as `[{name: users, width: 8, store: redis}]`
     ([features.md](features.md)). They stand before a query's own features, in this order."""
+    crosses: tuple[CrossSettings, ...] = ()
+    """Products of the features of two sources, such as `[{of: [users, films], width: 32}]`
+    ([rankings.md](rankings.md#crossed-features)). They stand behind those of the sources, and count among the policy's
+    features."""
     hedge: float = Field(default=0.0, ge=0, le=1)
     """The share of the questions that may be put twice: to another replica of a model, where one takes longer than 95
     of 100 rows do. The first answer counts. 0.05 is usual; by default none is. Not for `cascade`, which asks again
@@ -774,6 +787,13 @@ class ApplicationSettings(Section):
     policy, the period and the salt are. `skysail app holdout` tells what the policy saves."""
     episodes: bool = False
     """Whether feedback may be about all answers of an episode: queries that name the same `episode`."""
+    examination: tuple[float, ...] = ()
+    """Of rankings: how likely each place is looked at, beside the first, such as `[1, 0.7, 0.5]`. Feedback may then
+    name any of these places ([rankings.md](rankings.md#feedback-on-any-place)). By default only the first place
+    teaches."""
+    shuffle: float = Field(default=0.0, ge=0, le=1)
+    """The share of the rankings whose places are all drawn evenly from the candidates. By these, `skysail evaluate`
+    says what another ranking would have earned ([rankings.md](rankings.md#judge-another-ranking))."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,

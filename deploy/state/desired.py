@@ -29,7 +29,7 @@ from policies import registry
 from policies.loss_rules import written
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
-from schemas.records import Application, Model, Source
+from schemas.records import Application, Cross, Model, Source
 from schemas.topics import MODEL_PARTITIONS, MODEL_VERSION, MODELS, QUERIES, check_name, model_queries
 from streams import rights, topology
 from streams.checks import Finding
@@ -135,8 +135,9 @@ def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES
 def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]) -> dict[str, Any]:
     fields = app.model_dump(exclude={"rate", "stages", "incoming", "to", "feedback", "metrics"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
-    fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
-    fields["metrics"] = metrics.recorded(app)
+    crosses = tuple([Cross(cross.of[0], cross.of[1], cross.width) for cross in app.crosses])
+    fields |= {"sources": sources, "crosses": crosses, "metrics": metrics.recorded(app)}
+    fields |= {"stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
     loss = written(app.loss)
     fields |= {"loss": loss.text, "span": app.span if loss.span is None else loss.span}
     return fields | registry.recorded(app.policy, fields["parameters"])

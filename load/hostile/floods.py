@@ -14,7 +14,6 @@ from load.hostile.setting import COMPLAINTS, FILMS, HASHED, HONEST, LONG, PEOPLE
 from load.models.pipelines import hashed
 from schemas import topics
 from schemas.codec import MAX_TEXT
-from schemas.inputs import MAX_CANDIDATES
 from schemas.records import Feedback, Query, Status, Tensor
 from streams.client import Client
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from load.hostile.arena import Arena
 
 _HOUR_MS = 3.6e6
+_CANDIDATES = 256  # of one query
 _LOOKED_UP = 4_000  # queries
 _TRIES = 5  # on a busy machine an answer may be the default
 _FAT_BYTES = 500_000  # a little below what the codec takes
@@ -43,7 +43,7 @@ async def _long_deadlines(arena: Arena) -> None:
 async def _unknown_ids(arena: Arena) -> None:
     """A million ids of which nobody knows anything, 256 to a query; each is looked up in Redis."""
     names = _ids(_LOOKED_UP)
-    queries = (Query(name, FILMS, row(0), candidates=tuple(_ids(MAX_CANDIDATES))) for name in names)
+    queries = (Query(name, FILMS, row(0), candidates=tuple(_ids(_CANDIDATES))) for name in names)
     await arena.send(topics.QUERIES, queries, rate=_LOOKED_UP / 20)
 
 

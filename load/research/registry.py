@@ -37,7 +37,7 @@ from load.research.paper import paper_words
 from load.research.parm import hedge, parm_tables, published
 from load.research.peers import forest_tables, peers_tables, trio
 from load.research.pretzel import pretzel
-from load.research.recommend import laser_tables, velox_tables
+from load.research.recommend import laser_tables, rankings, velox_tables
 from load.research.topics import scenario as topics
 from load.research.traces import azure, elb
 
@@ -80,6 +80,7 @@ SCENARIOS = (
     pretzel.SCENARIO,
     velox_tables.SCENARIO,
     laser_tables.SCENARIO,
+    rankings.SCENARIO,
     turns.SCENARIO,
     spread.SCENARIO,
     evaluation.SCENARIO,

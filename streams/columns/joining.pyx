@@ -553,6 +553,7 @@ cdef class Joining:
         expect(&place, NOTHING)  # no weight
         application = read_name(&place)
         read_name(&place)  # who told it: that counts where lessons are bounded, which the kernel sees to
+        expect(&place, NOTHING)  # no places
         if place.bad or place.at != place.end or not 0.0 <= loss <= 1.0:
             return UNUSUAL
         key, query_id = hashed(name), as_str(name)

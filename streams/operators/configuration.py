@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from policies import assignment, conformal, metrics, registry
 from policies.combine import COMBINES, VOTE
-from policies.contract import is_answering, is_choosing, is_stepwise, ranks_by
+from policies.contract import is_answering, is_choosing, is_placing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
 from policies.graph import faults
 from policies.loss_rules import fault as fault_of_loss
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from policies.contract import Policy
     from schemas.codec import Codec
-    from schemas.records import Source
+    from schemas.records import Cross, Source
     from streams.operators.contract import Record
 
 # How an application treats a model that has not answered in time.
@@ -40,6 +40,9 @@ MAX_WINDOW_S = 604_800.0
 # An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
 _ROUNDED = 1e-6
+# Of a ranking, from which is learnt: of each one more, features stand in an observation.
+MOST_PLACES = 64
+_EXAMINATION = f"make it 1 of the first place, then shares in [0, 1], of {MOST_PLACES} places at most"
 # With a larger one a usual lesson would teach next to nothing.
 MOST_WEIGHT = 1e6
 # The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
@@ -189,11 +192,20 @@ def check_tensors(application: Application, policy: Policy, models: Mapping[str,
 
 
 def check_ranking(application: Application, policy: Policy) -> None:
-    """Refuse sources of candidates' features that the policy does not rank by.
+    """Refuse sources of candidates' features that the policy does not rank by, and places from which it cannot learn.
 
     Raises:
         PolicyError: the message says what to change.
     """
+    if application.examination:
+        require(is_placing(policy), f"{policy.name} learns from no places: leave out examination, or take `ridge`")
+        is_earned = min(application.examination) < 1.0 and getattr(policy, "low", 0.0) > 0.0
+        require(not is_earned, "a place that nobody looks at earns 0: make low at most 0, or all of examination 1")
+    if application.shuffle:
+        require(
+            ranks_by(policy) is not None and bool(application.examination),
+            "shuffle is for rankings by features of which all places teach: take `ridge`, and set examination",
+        )
     sources = [source for source in application.sources if source.key == CANDIDATE]
     if not sources:
         return
@@ -202,12 +214,23 @@ def check_ranking(application: Application, policy: Policy) -> None:
         raise PolicyError(f"{policy.name} ranks the items of its models by their ids: leave out the source {names}")
     if width is None:
         raise PolicyError(f"{policy.name} does not rank candidates: leave out the source {names}, or take `ridge`")
-    found = sum(source.width for source in sources)
+    found = candidate_width(application)
     require(
         found == width,
         f"{policy.name} ranks candidates by {width} features, and the source {names} has {found}: make the widths"
         f" {width} together, or set the parameter features={found}",
     )
+
+
+def candidate_width(application: Application) -> int:
+    """Return how many numbers are looked up for a candidate, or made of these by crosses."""
+    crosses = [cross.width for cross in application.crosses if is_of_candidates(cross, application)]
+    return sum([source.width for source in application.sources if source.key == CANDIDATE]) + sum(crosses)
+
+
+def is_of_candidates(cross: Cross, application: Application) -> bool:
+    """Tell whether a cross is of a query's features with those of its candidates."""
+    return any(source.key == CANDIDATE and source.name in cross[:2] for source in application.sources)
 
 
 def asks_more(application: Application, policy: Policy) -> str:
@@ -293,11 +316,40 @@ def check(application: Application) -> None:
     faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys((*_faulty(application.sources), *metrics.faults_of(application.metrics)), True)
     faults |= dict.fromkeys(assignment.faults(application), True)
+    faults[f"shuffle is {application.shuffle}, not in [0, 1]"] = not 0 <= application.shuffle <= 1
+    faults |= dict.fromkeys(_faulty_crosses(application), True)
+    faults[f"examination is {[*application.examination]}; {_EXAMINATION}"] = not _is_examination(
+        application.examination
+    )
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")
+
+
+def _faulty_crosses(application: Application) -> Iterator[str]:
+    """Yield what is impossible about crosses."""
+    keys = {source.name: source.key for source in application.sources}
+    for cross in application.crosses:
+        if not {cross.left, cross.right} <= keys.keys():
+            yield f"a cross is of {cross.left} and {cross.right}: name two of the sources, {', '.join(keys) or 'none'}"
+        elif keys[cross.left] == keys[cross.right] == CANDIDATE:
+            yield f"a cross is of {cross.left} and {cross.right}, both of candidates: cross one with a query's features"
+        if not 0 < cross.width <= MAX_FEATURES:
+            yield f"the width of a cross is {cross.width}; make it 1 to {MAX_FEATURES}"
+    for of_candidates in (False, True):
+        widths = [one.width for one in application.sources if (one.key == CANDIDATE) is of_candidates]
+        widths += [one.width for one in application.crosses if is_of_candidates(one, application) is of_candidates]
+        if application.crosses and sum(widths) > MAX_FEATURES:
+            yield f"its sources and crosses have more than {MAX_FEATURES} features together"
+
+
+def _is_examination(given: Sequence[float]) -> bool:
+    """Tell whether these can be how likely places are looked at; nothing is."""
+    if not given:
+        return True
+    return len(given) <= MOST_PLACES and given[0] == 1.0 and all(0.0 <= share <= 1.0 for share in given)
 
 
 def _faulty(sources: Sequence[Source]) -> Iterator[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from schemas.avsc import Json
-    from schemas.records import Observation, PolicyState, Prediction, Query, Step
+    from schemas.records import Feedback, Observation, PlaceFeedback, PolicyState, Prediction, Query, Step
     from streams.story.values import DeadRecord, ModelLeg, StateChange, Story, Told
 
 _ID_CHARACTERS = 60  # of a row's id that a person reads
@@ -161,8 +161,8 @@ def _answered(answer: Prediction, start_us: int) -> Iterator[str]:
 
 def _taught(story: Story, start_us: int) -> Iterator[str]:
     for told in story.feedback:
-        said = to_json(told.said)
-        what = f"label {json.dumps(said['label'])}" if told.said.label is not None else f"loss {told.said.loss}"
+        places = [f"place {one.item or one.position}: {_said(one)}" for one in told.said.places]
+        what = ", ".join(places) or _said(told.said)
         what += "" if told.said.weight is None else f" of weight {told.said.weight:g}"
         yield f"feedback   {what}, after {_ms((told.said.sent_us or told.time_us) - start_us)}; record {_where(told)}"
     for seen in story.observations[:1]:
@@ -175,6 +175,10 @@ def _taught(story: Story, start_us: int) -> Iterator[str]:
         yield "observed   nothing: it was not joined, see the dead letters"
 
 
+def _said(one: Feedback | PlaceFeedback) -> str:
+    return f"loss {one.loss}" if one.label is None else f"label {json.dumps(to_json(one)['label'])}"
+
+
 def _observed(seen: Told[Observation]) -> Iterator[str]:
     said = seen.said
     loss = "not known" if said.loss is None else f"{said.loss:.4g}"
@@ -184,6 +188,8 @@ def _observed(seen: Told[Observation]) -> Iterator[str]:
     if said.worth is not None and said.loss is not None:
         part = "" if said.weight is None else f"; it teaches as {said.weight:.4g} of a whole lesson"
         yield f"           it cost {said.loss * said.worth:.4g}, where a loss of 1 costs {said.worth:.4g}{part}"
+    for one in said.places:
+        yield f"           place {one.position}, of candidate {one.place}, teaches as looked at by {one.examined:.0%}"
 
 
 def _changed(change: StateChange) -> Iterator[str]:

@@ -116,6 +116,16 @@ def open_bandit(campaign: str, limit: int) -> dict[str, dict[str, Estimate]]:
     }
 
 
+def impressions(campaign: str, limit: int) -> tuple[list[Impression], Floats, int]:
+    """Return the uniform policy's impressions, what is known of their users (n, 4), and how many items there are.
+
+    Raises:
+        MissingDataError: the data set is not here.
+    """
+    seen = _read("random", campaign)
+    return seen[:limit], _rows(seen[:limit]), 1 + max(one.item for one in seen)
+
+
 def _read(policy: str, campaign: str) -> list[Impression]:
     path = _FOLDER / f"{policy}_{campaign}.csv.gz"
     need(path)

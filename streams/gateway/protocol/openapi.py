@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from schemas.told import MOST_TOLD
 from streams.gateway.protocol import tensors
 
 if TYPE_CHECKING:
@@ -176,10 +177,20 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         **_record(
             "id",
             id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT, metric=_TEXT,
-            value={"type": "number"},
+            value={"type": "number"}, places={**_list("Place"), "minItems": 1, "maxItems": MOST_TOLD},
         ),
-        "oneOf": [{"required": ["label"]}, {"required": ["loss"]}, {"required": ["metric", "value"]}],
+        "oneOf": [
+            {"required": ["label"]}, {"required": ["loss"]}, {"required": ["places"]},
+            {"required": ["metric", "value"]},
+        ],
     },
+    "Place": {**_OBJECT, "allOf": [
+        {"oneOf": [
+            _record("position", position={"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),
+            _record("item", item={**_TEXT, "minLength": 1}),
+        ]},
+        {"oneOf": [{"required": ["label"]}, _record("loss", loss=_SHARE)]},
+    ]},
     "Feedback": {"anyOf": [
         {"$ref": "#/components/schemas/Told"},
         _record("feedback", feedback={**_list("Told"), "minItems": 1}),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from schemas.errors import SchemaError
 from schemas.inputs import NUMBERS, as_label, kinds
 from schemas.records import Feedback, MetricFeedback
+from schemas.told import as_places
 from streams.gateway.protocol.values import (
     HttpReply,
     ParsedFeedback,
@@ -27,7 +29,7 @@ def parse(body: bytes, now_us: int) -> ParsedFeedback:
     `{"id": ..., "metric": "revenue", "value": 12.5}` tells what a metric came to.
 
     Raises:
-        RequestRefusedError: an entry has no id, or not exactly one of label and loss.
+        RequestRefusedError: an entry has no id, or not exactly one of label, loss and places.
     """
     given = document(body)
     listed = given.get("feedback", [given])
@@ -46,6 +48,8 @@ def _one(given: Mapping[str, Any], now_us: int) -> tuple[Feedback | MetricFeedba
         if value is None or "label" in given or loss is not None:
             raise RequestRefusedError(400, "of a metric give its value, a number, and nothing else")
         return MetricFeedback(query_id, metric, value, now_us), text(given, "context")
+    if given.get("places") is not None:
+        return _of_places(query_id, given, now_us, weight), text(given, "context")
     if (given.get("label") is None) == (loss is None):
         raise RequestRefusedError(400, "give either label or loss")
     if loss is not None and not 0 <= loss <= 1:
@@ -59,3 +63,14 @@ def _one(given: Mapping[str, Any], now_us: int) -> tuple[Feedback | MetricFeedba
     except (TypeError, ValueError) as error:
         raise RequestRefusedError(400, str(error)) from error
     return Feedback(query_id, label, loss, now_us, weight), text(given, "context")
+
+
+def _of_places(query_id: str, given: Mapping[str, Any], now_us: int, weight: float | None) -> Feedback:
+    """Return what a request tells of the places of a ranking."""
+    listed = given["places"]
+    if not {"label", "loss"}.isdisjoint(given) or not isinstance(listed, list) or not listed:
+        raise RequestRefusedError(400, 'places is a list such as [{"position": 0, "loss": 1}], without label and loss')
+    try:
+        return Feedback(query_id, None, None, now_us, weight, places=as_places(listed))
+    except SchemaError as error:
+        raise RequestRefusedError(400, str(error)) from error

@@ -151,6 +151,15 @@ def observation(
     return _observation(prediction, decision, losses, cost, feedback.label, JoinStatus.JOINED, feedback_us, span)
 
 
+def untold(prediction: Prediction, feedback_us: int) -> Observation | None:
+    """Return the observation of a ranking of whose first place nothing was told; None if no policy decided."""
+    decision = prediction.decision
+    if decision is None:
+        return None
+    unknown = (None,) * len(decision.arms)
+    return _observation(prediction, decision, unknown, None, None, JoinStatus.JOINED, feedback_us)
+
+
 def output_loss(
     output: ModelOutput,
     prediction: Prediction,
@@ -191,7 +200,7 @@ def _observation(
     observed_us: int,
     span: float | None = None,
 ) -> Observation:
-    learns = learns_from_answers(decision.policy, len(decision.chosen))
+    learns, ranked = learns_from_answers(decision.policy, len(decision.chosen)), prediction.ranked
     answers = _labels(prediction, decision.arms) if learns else None
     if answers is not None and registry.answers(decision.policy):
         item = answered_item(prediction)
@@ -216,7 +225,7 @@ def _observation(
         label_set=prediction.label_set if label is not None else None,
         stages=prediction.stages,
         imputed=prediction.imputed,
-        ranked=None if prediction.ranked is None else prediction.ranked._replace(rows=None),
+        ranked=ranked if ranked is None or ranked.drawn else ranked._replace(rows=None),
         drawn=prediction.drawn,
         episode=prediction.episode,
     )

@@ -15,7 +15,8 @@ from schemas.records import Feedback, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.ids import seconds
 from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
-from streams.operators.join.observation import ErrorSpans, default_observation, observation, output_loss
+from streams.operators.join.observation import ErrorSpans, default_observation, observation, output_loss, untold
+from streams.operators.join.places import places_told
 from streams.operators.join.shadows import VersionLosses
 from streams.operators.late_outputs import completed
 from streams.operators.statistics import Counters
@@ -199,6 +200,8 @@ class JoinOutcomes:
         beside = partition.shadows.get(match.query_id)
         prediction = completed(answered, beside)
         terms, classes = self._terms.of(prediction.application), self._configuration.classes
+        if feedback.places:
+            return self._joined_places(prediction, feedback, terms, match.record.timestamp_us)
         span = self._span(prediction, feedback, terms) if rule(terms.loss).has_span else None
         seen = observation(prediction, feedback, terms.loss, classes, match.record.timestamp_us, span)
         if seen is not None:
@@ -206,6 +209,22 @@ class JoinOutcomes:
         if not self._configuration.has_shares:
             return _Joined(prediction, (), terms, seen)
         return self._with_versions(answered, feedback, beside, terms, seen)
+
+    def _joined_places(self, prediction: Prediction, feedback: Feedback, terms: JoinTerms, told_us: int) -> _Joined:
+        """Return what a ranking and feedback on its places teach; what versions cost is not known.
+
+        Raises:
+            LossError: it does not fit.
+        """
+        told = places_told(prediction, feedback, terms.examination)
+        seen, span = untold(prediction, told_us), None
+        if told.is_first_told:
+            span = self._span(prediction, told.first, terms) if rule(terms.loss).has_span else None
+            seen = observation(prediction, told.first, terms.loss, self._configuration.classes, told_us, span)
+        if seen is None or not (told.is_first_told or told.others):
+            return _Joined(prediction, (), terms, None)
+        seen = seen._replace(places=told.others)
+        return _Joined(prediction, (), terms, self._with_terms(seen, feedback, terms, span))
 
     def _with_terms(self, seen: Observation, feedback: Feedback, terms: JoinTerms, span: float | None) -> Observation:
         """Return an observation with what its application's terms make of it.

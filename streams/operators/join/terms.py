@@ -32,6 +32,7 @@ class JoinTerms(NamedTuple):
         most: lessons of one teacher in a minute; 0 = any number.
         most_context: lessons of one context in a minute that teach what all share; 0 = any number.
         teachers: who are counted each; none = whoever names himself.
+        examination: of rankings, the probability that each place is looked at; none = only the first one teaches.
     """
 
     window_us: int
@@ -43,6 +44,7 @@ class JoinTerms(NamedTuple):
     most: int = 0
     most_context: int = 0
     teachers: frozenset[str] = frozenset()
+    examination: tuple[float, ...] = ()
 
     def part_of(self, weight: float | None) -> float | None:
         """Return which part of a full lesson feedback of a weight is; None = all of it.
@@ -183,4 +185,4 @@ class ApplicationTerms:
         span = rule(application.loss).span if application.span is None else application.span
         known = application.loss, application.default_loss, span
         bound = application.lessons_per_teacher, application.lessons_per_context, frozenset(application.teachers)
-        return JoinTerms(window_us, *known, deployed.forget_us, application.max_weight, *bound)
+        return JoinTerms(window_us, *known, deployed.forget_us, application.max_weight, *bound, application.examination)

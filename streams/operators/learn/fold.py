@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, TypeVar
 
 from policies import calibration, registry
-from policies.contract import is_weighing
+from policies.contract import is_placing, is_weighing
 from policies.errors import PolicyError
 from policies.lessons import Lesson
 from schemas.records import OtherState, PolicyState
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from policies.contract import Policy, State
-    from schemas.records import Decision, Observation
+    from schemas.records import Decision, Observation, PlaceLoss
 
     _Parts = tuple[tuple[str, ...], int, State, State, State]  # arms, version, values, confidences, coverage
 
@@ -295,6 +295,9 @@ def _learnt(policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...],
         if arms != names:
             values = policy.extend(values, arms, names) if arms else policy.init(count)
         values = policy.observe(values, count, lesson)
+        if seen.places and is_placing(policy):
+            for one in seen.places:
+                values = policy.observe(values, count, _of_place(lesson, one))
     except IndexError as error:
         raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
     except PolicyError:
@@ -324,6 +327,21 @@ def _lesson(seen: Observation, *, is_weighing: bool) -> Lesson:
         weight,
     )
     return _of_stable(lesson, decision.stable) if decision.stable else lesson
+
+
+def _of_place(lesson: Lesson, one: PlaceLoss) -> Lesson:
+    """Return what one place of a ranking teaches, after the first: of its item, or of its own features.
+
+    Which model is how good it does not say: what each would have answered is not known.
+    """
+    unknown = (None,) * len(lesson.losses)
+    if one.item < 0:
+        scores = (one.features, *unknown[1:])  # candidates are ranked by the features of the first model
+        return lesson._replace(
+            losses=unknown, answers=None, scores=scores, label=one.label, steps=(), examined=one.examined
+        )
+    losses, answers = (one.loss, *unknown[1:]), (one.item, *unknown[1:])
+    return lesson._replace(losses=losses, answers=answers, label=None, steps=(), examined=one.examined)
 
 
 def _of_stable(lesson: Lesson, stable: tuple[float, ...]) -> Lesson:
@@ -409,6 +427,8 @@ def checked(seen: Observation) -> Policy:
         raise _fault(seen)
     if seen.confidence is not None and not 0.0 <= seen.confidence <= 1.0:
         raise _fault(seen)
+    if seen.places and not all(0.0 < one.examined <= 1.0 and _is_share(one.loss) for one in seen.places):
+        raise _fault(seen)
     if seen.steps and not all(0.0 <= step.probability <= 1.0 and 0.0 <= step.confidence <= 1.0 for step in seen.steps):
         raise _fault(seen)
     return policy
@@ -423,11 +443,15 @@ def _fault(seen: Observation) -> PolicyError:
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return PolicyError(f"chosen arms {decision.chosen} of {count}")
     weights = () if seen.label_set is None else seen.label_set.weights
-    if not all(map(_is_share, (*decision.propensities, *decision.stable, *seen.losses, *weights))):
+    losses = [*seen.losses, *[one.loss for one in seen.places]]
+    if not all(map(_is_share, (*decision.propensities, *decision.stable, *losses, *weights))):
         return PolicyError("propensities, also of versions, losses and weights of labels lie in [0, 1]")
     steps = [share for step in seen.steps for share in (step.probability, step.confidence)]
-    if not all(map(_is_share, (seen.confidence, seen.weight, *steps))) or seen.weight == 0.0:
-        return PolicyError("confidences, weights and probabilities of steps lie in [0, 1], weights above 0")
+    examined = [one.examined for one in seen.places]
+    if not all(map(_is_share, (seen.confidence, seen.weight, *steps, *examined))) or 0.0 in {seen.weight, *examined}:
+        return PolicyError(
+            "confidences, weights, examinations and probabilities of steps lie in [0, 1], weights above 0"
+        )
     for word, column in (("answers", seen.answers), ("scores", seen.scores), ("versions", decision.stable or None)):
         if column is not None and len(column) != count:
             return PolicyError(f"{count} arms, {len(column)} {word}")

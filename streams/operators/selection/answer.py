@@ -20,8 +20,10 @@ from policies.draw import uniform
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
-from streams.operators.configuration import RUNNING_MEAN
+from streams.operators.configuration import RUNNING_MEAN, candidate_width
 from streams.operators.selection.dispatch import version_asked
+from streams.operators.selection.drawn_slates import with_drawn
+from streams.operators.selection.features.crosses import with_crosses
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -354,6 +356,8 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
     lookups, rows = query.lookups, query.candidates
     if arms.read is None or lookups is None or not isinstance(rows, Tensor):
         return None
+    if query.application is not None and query.application.crosses:
+        rows = with_crosses(rows, query.features, query.application, ranks_by(arms.policy))
     try:
         found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
     except PolicyError as error:
@@ -361,11 +365,15 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
         return None
     if found is None:
         return None
+    drawn: tuple[int, ...] = ()
+    if query.application is not None and query.application.shuffle:
+        found, drawn = with_drawn(found, arms.read, rows, lookups.top, query.application.shuffle, query.query_id)
     query.decision = arms.any_decision._replace(chosen=(0,), features=query.features)
     output = ModelOutput(arms.names[0], "", Outcome.OK, found.answer, Tensor.of(rows.numpy()[found.best[0]]))
     best = Tensor.of(np.array(found.best, np.int64))
     made = answered(query, now_us, Status.COMPLETE, None, best, found.confidence, (output,))
-    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows) if lookups.ids else None
+    is_kept = lookups.ids or (query.application is not None and query.application.examination)
+    named = Ranked(lookups.ids, found.best[0], (), lookups.unknown, rows, drawn) if is_kept else None
     return made._replace(first=found.shares, ranked=named)
 
 
@@ -378,6 +386,9 @@ def not_ranked(query: Pending, arms: Arms) -> str:
         return f"the policy {policy} does not rank candidates: take `ridge` or `two_speed`"
     if isinstance(rows, Tensor):
         return f"the policy {policy} ranks candidates of {width} features, and these have {rows.shape[-1]}"
+    found = 0 if query.application is None else candidate_width(query.application)
+    if found:
+        return f"{len(query.ids)} candidates of {found} features are too many to be ranked at once: name fewer"
     return (
         "the candidates are ids, and the application has no source of features whose key is candidate: give it one"
         f" under `sources`, or send rows of {width} features"

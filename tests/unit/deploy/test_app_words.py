@@ -60,6 +60,16 @@ def test_a_loss_is_typed_as_it_stands_in_the_settings() -> None:
     assert written.loss == priced.loss
 
 
+def test_an_examination_is_typed_as_shares_with_commas_or_as_a_list() -> None:
+    """Whole numbers are shares, too; `none` takes it away."""
+    shown = _changed(Application("films", ("a",)), ["examination=1,0.5"])
+    assert shown.examination == (1.0, 0.5)
+    assert _changed(shown, ["examination=[1, 0]"]).examination == (1.0, 0.0)
+    assert _changed(shown, ["examination=none"]).examination == ()
+    with pytest.raises(UsageError, match="must be a number"):
+        _changed(shown, ["examination=1,half"])
+
+
 def _read(change: str) -> dict[str, object]:
     return {"loss": yaml.safe_load(change.removeprefix("loss="))}
 

@@ -296,6 +296,6 @@ def test_two_speed_moves_to_the_most_likely_weights() -> None:
 def test_two_speed_keeps_its_state_small() -> None:
     """1.4 KB for 10 items of 8 features; what would not fit a record is refused."""
     assert len(TwoSpeed(items=10).init(1)) == 180
-    for wrong in ("two_speed(items=0)", "two_speed(items=1025)", "two_speed(items=1000,features=50)"):
+    for wrong in ("two_speed(items=0)", "two_speed(items=4097)", "two_speed(items=1000,features=50)"):
         with pytest.raises(PolicyError):
             parse(wrong)

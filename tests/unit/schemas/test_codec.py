@@ -203,7 +203,7 @@ def test_trailing_bytes_are_refused(record: object) -> None:
 
 def feedback(label: bytes, loss: bytes = b"\0", sent: bytes = b"\0") -> bytes:
     """Return feedback with hand-made fields."""
-    return CODEC.encode(FULL[4])[:HEAD] + b"\x02q" + label + loss + sent + b"\0\0\0"  # no weight, nobody's
+    return CODEC.encode(FULL[4])[:HEAD] + b"\x02q" + label + loss + sent + b"\0\0\0\0"  # no weight, nobody's, no places
 
 
 def tensor(layout: bytes, data: bytes) -> bytes:

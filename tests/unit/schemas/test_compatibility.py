@@ -164,7 +164,16 @@ def test_a_field_the_reader_does_not_know_is_dropped() -> None:
     text = CURRENT["Feedback"].text.replace(
         '"fields": [', '"fields": [{"name": "tags", "type": {"type": "map", "values": "long"}},', 1
     )
-    known = {"query_id": "q", "label": 7, "loss": None, "sent_us": 1, "weight": None, "application": "", "teacher": ""}
+    known = {
+        "query_id": "q",
+        "label": 7,
+        "loss": None,
+        "sent_us": 1,
+        "weight": None,
+        "application": "",
+        "teacher": "",
+        "places": [],
+    }
     values = known | {"tags": {"a": 1}}
     schema, value = written_by(text, **values)
     assert reader(schema, Feedback)(value, 0) == (Feedback("q", 7, None, 1), len(value))

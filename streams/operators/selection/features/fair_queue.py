@@ -3,8 +3,8 @@
     many look-ups ─────┐ at once, where this turn has room and nobody waits
     their features came┴─▶ FairQueue ─▶ on the timer: so many look-ups a turn ─▶ looked up, ranked, or too late
 
-A query with 256 candidates takes as long as a hundred others. One after the other, such queries would make everybody
-late; so others wait for one turn of them at most.
+A query with hundreds of candidates takes as long as a hundred others. One after the other, such queries would make
+everybody late; so others wait for one turn of them at most, and a turn is so many look-ups or one query of more.
 """
 
 from __future__ import annotations

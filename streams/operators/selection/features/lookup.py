@@ -22,10 +22,11 @@ import numpy as np
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.inputs import asked_about
+from schemas.inputs import are_rankable, asked_about
 from schemas.records import Features, Tensor
-from streams.operators.configuration import CANDIDATE
+from streams.operators.configuration import CANDIDATE, candidate_width
 from streams.operators.contract import LOOKED_UP, Emit, FetchFeatures
+from streams.operators.selection.features.crosses import crosses_of
 from streams.operators.selection.features.table import LARGEST, FeatureTable
 from streams.operators.selection.pending import Lookups
 
@@ -180,6 +181,8 @@ class QueryFeatures:
             else:
                 values += self._table.mean(source)
                 imputed.append(source.name)
+        if deployed.application.crosses:
+            values += crosses_of(values, deployed.application)
         rows, unknown = self._rows(query, deployed, imputed) if query.ids else (None, ())
         _give(query, Recalled((*values, *query.features), tuple(imputed), rows, unknown))
 
@@ -190,6 +193,8 @@ class QueryFeatures:
         """
         columns: list[NDArray[np.float64]] = []
         unknown: set[str] = set()
+        if not are_rankable(len(query.ids), candidate_width(deployed.application)):
+            return None, ()
         for source in deployed.application.sources:
             if source.key != CANDIDATE:
                 continue

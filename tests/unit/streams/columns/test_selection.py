@@ -125,7 +125,9 @@ def test_what_is_not_there_is_not_cut() -> None:
     assert joined([b"a", b"b", b"c"], (b"3", b"4")) == b"a3b4c"
     with pytest.raises(Uncut):
         cut(b"a2b1c", (b"1", b"2"))
-    assert CODEC.encode(Feedback("q", sent_us=-3)).endswith(write_long(-3) + b"\0\0\0")  # no weight, nobody's
+    assert CODEC.encode(Feedback("q", sent_us=-3)).endswith(
+        write_long(-3) + b"\0\0\0\0"
+    )  # no weight, nobody's, no places
 
 
 def test_a_batch_in_slices_is_gone_on_with_in_the_next_poll() -> None:

@@ -23,6 +23,7 @@ from schemas.records import (
     ModelPredictions,
     Observations,
     Outcome,
+    PlaceFeedback,
     Prediction,
     Status,
     Step,
@@ -251,7 +252,8 @@ class World:
             label = None if loss is not None and not (odd and draw.random() < 0.2) else label
             its = draw.choice(("", said.application, *(("digits", "nobody") if odd else ())))
             who = its, draw.choice(("", "web", "é" * 200))
-            feedback = Feedback(said.query_id, label, loss, self.now_us, None, *who)
+            places = (PlaceFeedback(draw.choice((0, 1)), "", label, loss),) if odd and draw.random() < 0.1 else ()
+            feedback = Feedback(said.query_id, label, loss, self.now_us, None, *who, places)
             value: bytes | None = CODEC.encode(feedback)
             if odd and draw.random() < 0.1:
                 value = self.spoilt(value)

@@ -188,7 +188,7 @@ def test_a_policy_without_weights_cannot_rank() -> None:
         assert answer.message == f"the policy {message}"
 
 
-@pytest.mark.parametrize("changes", [{"candidates": Tensor.of(np.zeros((257, 2)))}, {"candidates": ITEMS, "top": 0}])
+@pytest.mark.parametrize("changes", [{"candidates": Tensor.of(np.zeros((4_097, 2)))}, {"candidates": ITEMS, "top": 0}])
 def test_candidates_without_end_are_dead_letters(changes: dict[str, object]) -> None:
     """As any query that is not one."""
     loop = Loop({"items": computed}, rated())

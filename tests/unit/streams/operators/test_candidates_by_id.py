@@ -181,7 +181,7 @@ def test_ids_that_nothing_is_looked_up_for_are_answered_by_default(served: Appli
     assert message in found.message
 
 
-@pytest.mark.parametrize("ids", [("a", "a"), ("",), ("x" * 129,), tuple(map(str, range(257))), ()])
+@pytest.mark.parametrize("ids", [("a", "a"), ("",), ("x" * 129,), tuple(map(str, range(4_097))), ()])
 def test_ids_that_are_none_are_dead_letters(ids: tuple[str, ...]) -> None:
     """Twice the same, empty, too long, too many, and none at all."""
     loop = Loop({"items": computed}, by_id(), features=stored)
@@ -242,3 +242,26 @@ def test_candidates_have_a_bound_of_features_of_their_own() -> None:
     check(digits(sources=(Source("users", 256), Source("films", 256, "candidate"))))
     with pytest.raises(DecodeError, match="features for a candidate"):
         check(digits(sources=(FILMS, Source("pages", 255, "candidate"))))
+
+
+def test_thousands_of_ids_are_ranked_where_their_features_are_few() -> None:
+    """A record holds 32,768 numbers of them: more are not ranked, and the message says so."""
+    names = tuple(f"film-{number}" for number in range(4_096))
+    features = {f"films/{name}": (number / 4_096, 0.5) for number, name in enumerate(names)}
+
+    def look_up(key: str) -> tuple[bytes | None, int]:
+        return CODEC.encode(Features(features.get(key, (0.0, 0.5)))), 1_000
+
+    loop = ranking(look_up)
+    found = loop.answer(ranked(loop, *names, top=2))
+    assert found.best == ("film-4095", "film-4094")
+    assert sum(found.first) == pytest.approx(1.0)
+    wide = Loop({"items": computed}, wide_films(), features=look_up)
+    refused = wide.answer(ranked(wide, *names[:513], top=2))
+    assert (refused.status, refused.reason) == (Status.DEFAULT, "not_ranked")
+    assert "513 candidates of 64 features are too many" in refused.message
+
+
+def wide_films() -> Application:
+    """Make the application with 64 features of each film."""
+    return rated(sources=(FILMS._replace(width=64),), parameters={**SURE, "features": 64.0})

@@ -1,0 +1,35 @@
+"""What `skysail evaluate` says about rankings, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streams.evaluation.slates import SlateEvaluation
+
+_SAID: Final = {
+    "per_place": "each place by itself",
+    "pseudo_inverse": "the ranking as a whole",
+}
+
+
+def story(found: SlateEvaluation) -> Iterator[str]:
+    """Yield what was judged, and by what."""
+    yield f"{found.application}: what {found.policy} would have earned a ranking, in labels summed over the places"
+    yield f"judged by {found.drawn:,} rankings that were drawn, of {found.rankings:,} whose windows have ended"
+    if found.served is not None:
+        yield f"what served has earned {found.served:.4f} a ranking"
+
+
+def heads(alpha: float) -> Sequence[str]:
+    """Return the heads of `rows`."""
+    return ("estimator", "judges", "earned", f"{1 - alpha:.0%}", "standard error", "effective samples")
+
+
+def rows(found: SlateEvaluation) -> Iterator[Sequence[str]]:
+    """Yield a row for each estimator."""
+    for name, each in found.estimates.items():
+        bounds = f"{each.low:.4f} to {each.high:.4f}"
+        yield name, _SAID[name], f"{each.value:.4f}", bounds, f"{each.error:.4f}", f"{each.effective:.0f}"
