@@ -19,6 +19,7 @@ from schemas.records import (
     ModelPredictions,
     ModelQueries,
     NamedTensors,
+    NumberInterval,
     Observation,
     Observations,
     OtherState,
@@ -54,6 +55,7 @@ STEPS = (
     Step("escalate", (1,), NOW_US + 1, 0.25, "asked", 0.75, 0.5, 9_000),
     Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
 )
+INTERVAL = NumberInterval(1.5, None, 0.9, 0.08, 2.5)
 LABEL_SET = LabelSet((7, "x"), False, 0.9, 0.08, 0.25, (0.5, 0.25, 0.01), (-1,))
 STAGES = (
     StageOutput("detect", "net", "1", Outcome.OK, "[1]", None, -1, 0, NOW_US, 9_000, NOW_US + 20_000),
@@ -85,6 +87,7 @@ SEEN = Observation(
     imputed=("films",),
     ranked=RANKED._replace(rows=None),
     bound=TeachingBound("orders", 100, 7),
+    interval=INTERVAL,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),

@@ -217,6 +217,7 @@ def _observation(
         stages=prediction.stages,
         imputed=prediction.imputed,
         ranked=None if prediction.ranked is None else prediction.ranked._replace(rows=None),
+        interval=prediction.interval if label is not None else None,
     )
 
 
