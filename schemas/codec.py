@@ -14,7 +14,7 @@ from schemas.compiling import reader, reader_of_one, values, writer
 from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain
 from schemas.errors import DecodeError, OversizedError, SchemaError
-from schemas.records import ModelPredictions, ModelQueries, Observation, Observations
+from schemas.records import Measurements, ModelPredictions, ModelQueries, Observation, Observations
 from schemas.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
@@ -131,11 +131,12 @@ def _readers(
 ) -> dict[bytes, _Read]:
     """Return the allow-list of one record: a reader behind every framing that may stand before it.
 
-    Observations also read a single observation.
+    Observations also read a single observation, and see none in measurements, which stand in the same topic.
     """
     readers: dict[bytes, _Read] = {}
     if record is Observations:
         readers |= _readers(Observation, ids, accepted, lambda schema, _: reader_of_one(schema, Observations))
+        readers |= _readers(Measurements, ids, accepted, _without_observations)
     for schema in readable(record.__name__):
         read = make(schema, record)
         if record in _COLUMNS:
@@ -146,6 +147,16 @@ def _readers(
             behind.append(ids[record.__name__])
         readers.update((framing.confluent(schema_id), read) for schema_id in behind)
     return readers
+
+
+def _without_observations(schema: Schema, record: type) -> _Read:
+    """Return a reader of records that hold no observation: what they hold is checked all the same."""
+    read = reader(schema, record)
+
+    def read_none(buffer: bytes, start: int) -> tuple[object, int]:
+        return Observations(()), read(buffer, start)[1]
+
+    return read_none
 
 
 def _writer(record: type) -> _Write:

@@ -445,6 +445,17 @@ class KeyedFeedback(NamedTuple):
     teacher: str = ""  # as in `Feedback`
 
 
+class MetricFeedback(NamedTuple):
+    """What a metric came to on a query, as the application learnt later. Key as the query's."""
+
+    query_id: str
+    metric: str  # of the query's application
+    value: float  # in the metric's unit
+    sent_us: int = 0
+    application: str = ""  # as in `Feedback`
+    teacher: str = ""  # likewise
+
+
 class VersionLoss(NamedTuple):
     """What one version of a model cost, or would have cost, on one query: it answered, or saw it as a shadow."""
 
@@ -496,6 +507,50 @@ class Observations(NamedTuple):
     """Observations that were made at once and teach one state, in order. A record of the topic with one is that one."""
 
     items: tuple[Observation, ...]
+
+
+class MetricValue(NamedTuple):
+    """What one metric came to; part of a `Measurement`."""
+
+    metric: str
+    value: float  # in its unit, as it was told or measured
+    loss: float  # the same in [0, 1], by the metric's span; 0 = best
+
+
+class Measurement(NamedTuple):
+    """What metrics came to on one query, as soon as that was known; part of `Measurements`."""
+
+    query_id: str
+    application: str
+    context: str | None
+    decision: Decision
+    values: tuple[MetricValue, ...]
+    versions: tuple[str, ...] = ()  # MODEL@VERSION that was drawn, of models that run in several
+    predicted_us: int = 0
+    measured_us: int = 0  # event time: of the answer, the feedback, or the end of the window
+
+
+class Measurements(NamedTuple):
+    """Measurements of one policy state, in order. Topic `observations`, whose readers see no observation in it."""
+
+    items: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What an application measures beside its loss; part of an `Application`. `policies.metrics` says what it means."""
+
+    name: str  # lower case, digits, dashes
+    of: str = "feedback"  # feedback: it is told; latency: how long answers take, ms; price: of the models asked
+    is_higher_better: bool = False
+    least: float = 0.0  # the least value that counts as itself
+    most: float = 1.0  # the largest
+    unit: str = ""
+    guardrail: float | None = None  # how much worse, in the unit, a candidate may be on the average; None = any amount
+    absent: float | None = None  # its value where the window ended and none was told; None = that tells nothing
+    prices: Mapping[str, float] = field(
+        default_factory=dict
+    )  # what it costs to ask a model once, by model or MODEL@VERSION
 
 
 class Source(NamedTuple):
@@ -565,6 +620,7 @@ class Application:
     lessons_per_teacher: int = 0  # in a minute at most; 0 = any number
     lessons_per_context: int = 0  # in a minute that teach what all contexts share; 0 = any number
     teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
+    metrics: tuple[Metric, ...] = ()  # what is measured beside the loss
 
     @property
     def asks(self) -> tuple[str, ...]:
@@ -618,6 +674,29 @@ class Model:
         return self.inputs or self.dtype
 
 
+class WatchedMetric(NamedTuple):
+    """A metric by which a candidate is compared, as it was when that began; part of a `Candidate`."""
+
+    application: str
+    metric: str
+    width: float  # what a loss of 1 is in the unit: the most less the least
+    unit: str = ""
+    guardrail: float | None = None  # as of `Metric`
+
+
+class MetricEvidence(NamedTuple):
+    """How a candidate compares by a metric, in its unit; part of a `Promotion`."""
+
+    application: str
+    metric: str
+    pairs: int = 0  # comparisons
+    difference: float = 0.0  # by how much the candidate is better
+    lower: float = 0.0  # bounds of it, at all times at once
+    upper: float = 0.0
+    unit: str = ""
+    guardrail: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A version or policy that is to take over on evidence. Topic `candidates` (compacted), key = kind/name."""
@@ -636,6 +715,7 @@ class Candidate:
     budget: float = 50.0  # errors that it may have cost before it goes back
     tolerance: float = 0.0  # it may take over if it costs no more errors a query than this, at confidence 1 - alpha
     limits: Mapping[str, float] = field(default_factory=dict)  # of guards by name
+    metrics: tuple[WatchedMetric, ...] = ()  # by which it is compared beside the loss
 
 
 class Promotion(NamedTuple):
@@ -660,6 +740,7 @@ class Promotion(NamedTuple):
     cost: float = 0.0  # errors that the candidate has cost so far, more than the incumbent would have
     guards: Mapping[str, float] = _NONE  # measured values that were held against its limits
     offsets: tuple[int, ...] = ()  # by partition of `observations`: behind the last that the evidence goes by; 0 = none
+    metrics: tuple[MetricEvidence, ...] = ()  # how it compares by further metrics
 
 
 class Profile(NamedTuple):

@@ -14,6 +14,12 @@ from schemas.records import (
     JoinStatus,
     KeyedFeedback,
     LabelSet,
+    Measurement,
+    Measurements,
+    Metric,
+    MetricEvidence,
+    MetricFeedback,
+    MetricValue,
     Model,
     ModelOutput,
     ModelPredictions,
@@ -41,6 +47,7 @@ from schemas.records import (
     TeachingBound,
     Tensor,
     VersionLoss,
+    WatchedMetric,
 )
 
 NOW_US = 1_766_000_000_000_000
@@ -57,6 +64,8 @@ STEPS = (
 )
 INTERVAL = NumberInterval(1.5, None, 0.9, 0.08, 2.5)
 LABEL_SET = LabelSet((7, "x"), False, 0.9, 0.08, 0.25, (0.5, 0.25, 0.01), (-1,))
+_PRICES = {"good": 0.25}
+_VALUES = (MetricValue("revenue", 12.5, 0.75), MetricValue("latency", 9.0, 0.1))
 STAGES = (
     StageOutput("detect", "net", "1", Outcome.OK, "[1]", None, -1, 0, NOW_US, 9_000, NOW_US + 20_000),
     StageOutput("cars", "good", "2", Outcome.OK, 7, SCORES, 0, 3, NOW_US + 9_000, 7, NOW_US + 50_000),
@@ -165,6 +174,10 @@ FULL: tuple[object, ...] = (
             Stage("detect", "net", share=0.4),
             Stage("cars", "", "detect", "query", "box", "label == car and score > 0.5", 8, 1.0),
         ),
+        metrics=(
+            Metric("revenue", "feedback", True, -5.0, 200.0, "EUR", 0.5, 0.0),
+            Metric("p", "price", prices=_PRICES),
+        ),
     ),
     Model(
         "good",
@@ -186,11 +199,26 @@ FULL: tuple[object, ...] = (
         coverage=(0.9, 0.1, 3.0),
     ),
     Candidate(
-        "version", "good", "2", "1", NOW_US, (0.0, 0.1, 1.0), 0.02, 0.1, 7, 30_000_000, 0.02, 9.5, 0.01, {"late": 0.1}
+        "version",
+        "good",
+        "2",
+        "1",
+        NOW_US,
+        (0.0, 0.1, 1.0),
+        0.02,
+        0.1,
+        7,
+        30_000_000,
+        0.02,
+        9.5,
+        0.01,
+        {"late": 0.1},
+        (WatchedMetric("digits", "revenue", 205.0, "EUR", 0.5),),
     ),
     Promotion(
         *("version", "good", "2", "1", NOW_US, NOW_US + 9, "step", 0.1, "it may cost little", 412, 300.5),
         *(0.01, -0.02, 0.04, 0.1, 0.11, -2.5, {"failures": 0.01}, (412, 0, 7)),
+        metrics=(MetricEvidence("digits", "revenue", 70, 0.25, -0.5, 1.0, "EUR", 0.5),),
     ),
     Profile("good", "1", (1, 8), (2_100, 9_000), 12_000, 4_096),
     Plan(
@@ -200,6 +228,8 @@ FULL: tuple[object, ...] = (
     ),
     Features((0.5, -1e300), 7),
     KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US, revises=True, weight=0.5, teacher="orders"),
+    MetricFeedback("q-1", "revenue", 12.5, NOW_US, "digits", "orders"),
+    Measurements((Measurement("q-1", "digits", "ann", FEATURED, _VALUES, ("good@2",), NOW_US, NOW_US + 9),) * 2),
 )
 
 BARE: tuple[object, ...] = (
@@ -225,6 +255,8 @@ BARE: tuple[object, ...] = (
     Plan("small", 0, 0, 0, (), (), ""),
     Features(()),
     KeyedFeedback("", "digits", "ann", 1),
+    MetricFeedback("q-1", "revenue", 0.0),
+    Measurements(()),
 )
 
 ALL = FULL + BARE

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 PARAMETER = "parameters."
-# What `promote --apprentice` sets is not set by hand: nobody would judge it. Sources and stages are set in the file.
-SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages"}
-IN_FILE = ("sources", "stages", "from", "to", "feedback", "mapping")
+# What `promote --apprentice` sets is not set by hand: nobody would judge it. The file has sources, stages and metrics.
+SET_APART = {"name", "parameters", "options", "apprentice", "versions", "sources", "stages", "metrics"}
+IN_FILE = ("sources", "stages", "metrics", "from", "to", "feedback", "mapping")
 FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 MODELS = "models"
 UNSET = "none"  # a key without a value, as it is typed and printed
@@ -268,7 +268,7 @@ def _worded(value: object) -> str:
 
 
 def _several(values: Sequence[object]) -> str:
-    """Return values one after the other; sources and stages with their fields, in brackets."""
+    """Return values one after the other; sources, stages and metrics with their fields, in brackets."""
     return ", ".join(f"({_worded(one._asdict())})" if hasattr(one, "_asdict") else str(one) for one in values) or UNSET
 
 

@@ -39,6 +39,7 @@ skysail dlq redrive --topic mapping --dry-run        what would be sent again, a
 skysail dlq redrive --topic mapping --anew           orders that could not be read, asked as of now
 skysail dlq redrive feedback@17 feedback@20
 skysail dlq purge --topic feedback --older-than 7d   remove the oldest; asks first
+skysail dlq purge --topic feedback --dry-run         how many that would be
 """
 
 
@@ -202,9 +203,10 @@ def _redrive(
 @with_settings
 @click.option("--topic", required=True, help="Whose letters are removed: feedback, queries, mapping, ...")
 @click.option("--older-than", help="Leave what was written since: 90s, 30m, 1.5h, 7d  [default: all are removed]")
+@click.option("--dry-run", is_flag=True, help="Say how many would be removed; remove none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def purge(settings: Settings, *, topic: str, older_than: str | None, yes: bool, as_json: bool) -> None:
+def purge(settings: Settings, *, topic: str, older_than: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove the oldest dead letters of a topic, for good.
 
     Kafka removes the beginning of a log alone. So there is no choice by cause here: what is to stay is younger.
@@ -214,13 +216,14 @@ def purge(settings: Settings, *, topic: str, older_than: str | None, yes: bool, 
     with answering(settings):
         found = state.purged(settings, LettersWanted(topic.removesuffix(dead_letters("")), before_us=end))
         count = sum(its[0] for its in found.values())
-        if found and not yes:
+        if found and not (yes or dry_run):
             click.confirm(f"remove {count} dead letters for good?", abort=True, err=True)
-        state.purge(settings, {name: its[1] for name, its in found.items()})
+        if not dry_run:
+            state.purge(settings, {name: its[1] for name, its in found.items()})
     if as_json:
-        print_json({"removed": count})
+        print_json({"removed": count, "dry_run": dry_run})
     else:
-        echo(f"{count} removed")
+        echo(f"{count} would be removed" if dry_run else f"{count} removed")
 
 
 def _by(counts: Counter[str]) -> str:

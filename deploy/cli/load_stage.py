@@ -12,6 +12,7 @@ from deploy.connect.schema_registry import codec_for
 from deploy.local.cluster import KafkaCluster
 from deploy.local.process import free_port
 from deploy.local.redis import RedisServer
+from deploy.state import metrics
 from deploy.system.launch import System
 from load.harness.system import Brokers
 from schemas import topics as names
@@ -81,6 +82,7 @@ def _without_name(application: Application) -> dict[str, object]:
     told = {"name", "apprentice", "versions", "options", "stages", "mapping"}
     fields = {key: value for key, value in asdict(application).items() if key not in told}
     fields["sources"] = [source._asdict() for source in application.sources]
+    fields["metrics"] = metrics.written(application.metrics)
     if application.options:
         fields["parameters"] = json.loads(application.options)
     fields["stages"] = {

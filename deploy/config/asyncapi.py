@@ -31,7 +31,11 @@ _MODEL, _POOL = "{model}", "{pool}"
 _DEAD: Final = "DeadLetter"
 _CALLS: Final = "Calls"
 # Topics whose values are of several kinds, or of none of ours. The role `mapping` writes feedback by key and time.
-_SEVERAL: Final = {"verbatim": (_DEAD,), "Feedback": ("Feedback", "KeyedFeedback")}
+_SEVERAL: Final = {
+    "verbatim": (_DEAD,),
+    "Feedback": ("Feedback", "KeyedFeedback", "MetricFeedback"),
+    "Observations": ("Observations", "Measurements"),
+}
 _INFO: Final = """\
 Applications write queries and feedback, and read predictions. All other topics are the roles' own.
 

@@ -610,6 +610,36 @@ class SourceSettings(Section):
     """For which share of its time a query may wait for them. Then their running mean stands in."""
 
 
+class MetricSettings(Section):
+    """What an application measures beside its loss, and how much worse it may get (docs/metrics.md)."""
+
+    of: Literal["feedback", "latency", "price"] = "feedback"
+    """What it measures. `feedback`: a number that is told about a query by the metric's name. `latency`: how long
+    answers take, in ms. `price`: what it costs to ask the models that were asked. The last two need no feedback."""
+    better: Literal["lower", "higher"] = "lower"
+    """Whether less of it is better, or more."""
+    span: float | Annotated[list[float], Field(min_length=2, max_length=2)]
+    """The range of its values in the unit, `[0, 200]`, or its upper end alone. Values outside count as the nearest
+    end."""
+    unit: str = Field(default="", max_length=32)
+    """The unit in which it is shown, such as EUR. Of latencies it is ms."""
+    guardrail: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """How much worse, in the unit, its mean may get: a candidate takes over only when it is shown not to be worse by
+    more, and goes back when it is shown to be. Default: any amount; it is shown alone."""
+    absent: float | None = Field(default=None, allow_inf_nan=False)
+    """The value of queries about which none was told when their window ended, such as 0 where nothing was sold.
+    Default: such queries tell nothing."""
+    prices: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    """Of `price`: what it costs to ask a model once, by model or `MODEL@VERSION`, in the unit. A model that is not here
+    costs nothing."""
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest value."""
+        least, most = self.span if isinstance(self.span, list) else (0.0, self.span)
+        return least, most
+
+
 class StageSettings(Section):
     """A stage of an application's graph: a model, and what it is asked about (docs/graphs.md)."""
 
@@ -729,6 +759,9 @@ class ApplicationSettings(Section):
     teachers: tuple[str, ...] = ()
     """The teachers that `lessons_per_teacher` counts each by itself; all others together are one. By default every name
     counts, so nobody but the gateway and the mapping may have the right to write `feedback`."""
+    metrics: dict[Name, MetricSettings] = Field(default_factory=dict)
+    """What is measured beside the loss, by name, such as `{latency: {of: latency, span: 500, guardrail: 5}}`: shown for
+    every candidate, and bounds what one may cost ([metrics.md](metrics.md))."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
 
 # Under which subject each record's schema stands: the topic whose values it describes. Model queries have one schema
-# but a topic for every model, feedback by id and by key has one topic, observations stand alone or several in a record
-# of theirs, and policy states live in the store, so these have names of their own.
+# but a topic for every model, feedback by id, by key and of metrics has one topic, observations stand alone or several
+# in a record of theirs, beside measurements, and policy states live in the store, so these have names of their own.
 SUBJECTS: Final = {
     "Query": f"{topics.QUERIES}-value",
     "ModelQueries": "model-queries-value",
@@ -32,8 +32,10 @@ SUBJECTS: Final = {
     "Prediction": f"{topics.PREDICTIONS}-value",
     "Feedback": f"{topics.FEEDBACK}-value",
     "KeyedFeedback": "keyed-feedback-value",
+    "MetricFeedback": "metric-feedback-value",
     "Observation": f"{topics.OBSERVATIONS}-value",
     "Observations": "observation-batches-value",
+    "Measurements": "measurements-value",
     "Application": f"{topics.APPLICATIONS}-value",
     "Model": f"{topics.MODELS}-value",
     "Report": f"{topics.REPORTS}-value",

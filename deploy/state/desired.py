@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.config.folder import load_notes
 from deploy.errors import UsageError
-from deploy.state import catalog, graphs, packages, topics
+from deploy.state import catalog, graphs, metrics, packages, topics
 from deploy.state.graphs import NO_PROFILES
 from deploy.state.history import following, last_served
 from deploy.state.labels import standing
@@ -133,9 +133,10 @@ def half_known(settings: Settings, profiles: Mapping[str, Profile] = NO_PROFILES
 
 
 def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    fields = app.model_dump(exclude={"rate", "stages", "incoming", "to", "feedback"})
+    fields = app.model_dump(exclude={"rate", "stages", "incoming", "to", "feedback", "metrics"})
     sources = tuple([Source(**source.model_dump()) for source in app.sources])
     fields |= {"sources": sources, "stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
+    fields["metrics"] = metrics.recorded(app)
     loss = written(app.loss)
     fields |= {"loss": loss.text, "span": app.span if loss.span is None else loss.span}
     return fields | registry.recorded(app.policy, fields["parameters"])

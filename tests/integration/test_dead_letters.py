@@ -85,7 +85,9 @@ async def test_what_could_not_be_used_is_sent_again_once_its_cause_is_mended(
         assert "3" in (await typed(config, "dlq", "list")).splitlines()[1].split()
         assert [len(watch.answers(f"o-{number}")) for number in range(3)] == [1, 1, 1]
 
-        assert "4" in await typed(config, "dlq", "purge", "--topic", "mapping", "--yes")
+        assert "4 would be removed" in await typed(config, "dlq", "purge", "--topic", "mapping", "--dry-run")
+        assert "0 removed" in await typed(config, "dlq", "purge", "--topic", "mapping", "--older-than", "1h", "--yes")
+        assert "4 removed" in await typed(config, "dlq", "purge", "--topic", "mapping", "--yes")
         assert json.loads(await typed(config, "dlq", "list", "--json")) == []
 
 

@@ -92,6 +92,12 @@ def _redrive(wish: Mapping[str, str]) -> tuple[str, ...]:
     return (*common, *_options(wish, _LETTERS))
 
 
+def _purge(wish: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what removes letters: those are meant that were there when somebody was asked, not what came since."""
+    how = "--dry-run" if wish.get("dry_run") else "--yes"
+    return ("dlq", "purge", "--json", how, f"--topic={_value(wish, 'topic')}", f"--older-than={_value(wish, 'older')}")
+
+
 def _promote(wish: Mapping[str, str]) -> tuple[str, ...]:
     return ("model", "promote", "--json", "--", _name(wish, "model"))
 
@@ -125,5 +131,5 @@ _READING: Final[Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]]] = 
     "/api/letters": _letters, "/api/letter": _letter,
 }  # fmt: skip
 _ACTING: Final[Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...]]]] = {
-    "redrive": _redrive, "promote": _promote, "rollback": _rollback,
+    "redrive": _redrive, "purge": _purge, "promote": _promote, "rollback": _rollback,
 }  # fmt: skip

@@ -18,6 +18,7 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.records import (
     Feedback,
     JoinStatus,
+    Measurements,
     ModelPredictions,
     Observation,
     Observations,
@@ -123,6 +124,13 @@ def test_a_column_costs_its_width_a_row() -> None:
         return len(CODEC.encode(batch))
 
     assert size(1200) - size(1100) == 100 * (17 + 1 + 4 + 8)
+
+
+def test_readers_of_observations_see_none_in_measurements() -> None:
+    """Both stand in one topic: nobody learns from a measurement, and bytes that are none are refused all the same."""
+    value = CODEC.encode(next(record for record in FULL if isinstance(record, Measurements)))
+    assert CODEC.decode(Observations, value) == Observations(())
+    assert refusal(Observations, value[:-1]) == "truncated"
 
 
 def test_the_registrys_framing_is_written_when_ids_are_given() -> None:

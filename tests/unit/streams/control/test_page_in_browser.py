@@ -56,6 +56,7 @@ def asked(answer: object = 7) -> Loop:
 SAID = {
     "dlq list": json.dumps([GROUP]).encode(),
     "dlq show": json.dumps([LETTER]).encode(),
+    "dlq purge": b'{"removed": 30, "dry_run": true}',
     "dlq redrive": b'{"dry_run": false, "sent": {"feedback": 30}, "refused": {}}',
     "story": json.dumps(document(told(asked(), QUERY))).encode(),
 }
@@ -162,6 +163,24 @@ async def test_one_click_leads_from_a_dead_letter_to_its_query_and_a_token_sends
         assert run.ran[-1] == ("story", "--json", "--", QUERY)
         assert await tab.js("location.pathname") == f"/story/{QUERY}"
         await _refuses_strangers(address, run)
+
+
+async def test_letters_are_removed_once_it_has_been_said_how_many_go(tmp_path: Path) -> None:
+    """What comes while somebody thinks about it stays; without a token there is no such button."""
+    end, run = now_us(), NotedCommands(SAID)
+    async with seen(tmp_path, busy_state(end), end, run=run) as (tab, _):
+        await _give_token(tab, "actor-0123456789")
+        await tab.until("document.querySelector('#letters button') !== null")
+        await tab.js("[...document.querySelectorAll('#letters button')].at(-1).click()")
+        await tab.until("document.querySelector('#lying [data-key^=purge]') !== null")
+        await tab.js("document.querySelector('#lying [data-key^=purge]').click()")
+        await tab.until("document.getElementById('lying').textContent.includes('30 letters of feedback')")
+        assert {"--dry-run", "--topic=feedback"} <= {*run.ran[-1]}
+        assert "--yes" not in run.ran[-1]
+        await tab.js("document.querySelector('#lying button.act').click()")
+        await tab.until("document.getElementById('lying').textContent.includes('30 letters of feedback removed')")
+    assert {"--yes", "--topic=feedback"} <= {*run.ran[-1]}
+    assert run.ran[-1][-1].startswith("--older-than=")
 
 
 async def test_letters_of_own_topics_are_shown_from_where_they_lie(tmp_path: Path) -> None:
