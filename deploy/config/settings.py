@@ -560,6 +560,9 @@ class Control(Section):
     """How many MiB the ids of observations may take, 27 bytes each. They are remembered for as long as a copy may
     follow. Beyond it the oldest are forgotten, and a copy of such an observation counts twice on the page and in the
     evidence on candidates."""
+    drift: bool = True
+    """Whether it compares inputs, answers and confidences with those before, by a sample each minute, and tells which
+    columns have moved."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

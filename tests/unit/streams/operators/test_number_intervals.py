@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from schemas.records import NumberInterval
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold, taught
 from tests.loops import Loop, digits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WINDOW_US = 130_000_000
 COVERAGE = 0.8
@@ -23,7 +27,7 @@ def numbers(answer: float | None = 10.0, **changes: object) -> Loop:
     return Loop({"good": lambda _: answer}, digits(**(NUMBERS | changes)))
 
 
-def ask(loop: Loop, labels: list[float | str | None], context: str | None = None) -> list[str]:
+def ask(loop: Loop, labels: Sequence[float | str | None], context: str | None = None) -> list[str]:
     """Ask, each with feedback on the one before its next; return the ids."""
     ids = []
     for label in labels:

@@ -1,0 +1,175 @@
+"""The columns of one application: counted by minutes and hours, and judged once a minute."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from streams.control.drift.bins import BINS, ColumnBins
+from streams.control.drift.evidence import dispersion, log_evidence, sure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from streams.control.drift.columns import DriftColumn, Reading
+    from streams.control.drift.evidence import Counts
+
+MOST_COLUMNS: Final = 48
+HOURS: Final = 168  # the last week
+MINUTES: Final = 240
+# A window is so many minutes with values.
+_WINDOWS: Final = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 200)
+_LATELY: Final = 10  # minutes
+FEW_MINUTES: Final = 30  # with values, before a window: how much they vary says little else
+# A shift of less wakes nobody, however sure it is: the share of the values that are in other bins than before.
+LEAST: Final = 0.1
+USUAL_AFTER: Final = 720  # minutes: then what has moved is how it is
+
+
+class MovedColumn(NamedTuple):
+    """A column that has moved: what it was, and what it is, in words."""
+
+    column: DriftColumn
+    before: str
+    now: str
+
+
+class DriftTrail:
+    """What is known of an application's columns.
+
+    Attributes:
+        onset: the minute at which columns began to move; None = none has.
+        evidence: by model, the largest of its columns, as a share of what is sure; the application's own is "".
+    """
+
+    __slots__ = ("_before", "_columns", "_hour", "_hours", "_minutes", "_places", "evidence", "onset")
+
+    def __init__(self) -> None:
+        self._places: dict[DriftColumn, int] = {}
+        self._columns: list[ColumnBins] = []
+        self._minutes: deque[tuple[int, Counts]] = deque()
+        self._hours: deque[Counts] = deque(maxlen=HOURS)
+        self._hour = -1  # of the last of them
+        self._before: Counts | None = None  # all counts before the onset
+        self.onset: int | None = None
+        self.evidence: dict[str, float] = {}
+
+    def take(self, found: Mapping[DriftColumn, Reading], minute: int) -> None:
+        """Count the values of one query or prediction; minutes never go back."""
+        if not self._minutes or self._minutes[-1][0] < minute:
+            self._minutes.append((minute, np.zeros((MOST_COLUMNS, BINS), np.int64)))
+            while len(self._minutes) > MINUTES:
+                self._let_go(*self._minutes.popleft())
+        counts = self._minutes[-1][1]
+        for column, value in found.items():
+            place = self._places.get(column)
+            if place is None and len(self._columns) < MOST_COLUMNS:
+                place = self._places[column] = len(self._columns)
+                self._columns.append(ColumnBins())
+            if place is not None and (into := self._columns[place].place(value)) is not None:
+                counts[place, into] += 1
+
+    def judge(self, minute: int) -> None:
+        """Look whether columns have moved, or are again as they were."""
+        if self.onset is not None:
+            self._look_for_return(minute)
+        else:
+            self._look_for_onset()
+
+    def moved(self) -> list[MovedColumn]:
+        """Return the columns that have moved, the farthest first."""
+        if self._before is None:
+            return []
+        count = len(self._before)  # of columns that were known then
+        was, now = _shares(self._before), _shares(self._since()[:count])
+        far = _distance(was, now)
+        known = [(column, place) for column, place in self._places.items() if place < count]
+        held = [(far[place], column, place) for column, place in known if far[place] >= LEAST]
+        sure_of = self._surely(self._before, self._since()[:count]) >= sure(count)
+        return [
+            MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()))
+            for _, column, place in sorted(held, reverse=True)
+            if sure_of[place]
+        ]
+
+    def _look_for_onset(self) -> None:
+        blocks, whole = self._blocks(), self._whole()
+        self.evidence = {}
+        best, onset, needed = 0.0, None, sure(len(self._columns))
+        for length in self._lengths(len(blocks)):
+            window = blocks[-length:].sum(axis=0)
+            found = self._surely(whole - window, window, length)
+            far = _distance(_shares(whole - window), _shares(window)) >= LEAST
+            for column, place in self._places.items():
+                told = max(0.0, float(found[place])) / needed
+                self.evidence[column.model] = max(self.evidence.get(column.model, 0.0), told)
+                if far[place] and told >= 1.0 and told > best:
+                    best, onset = told, length
+        if onset is not None:
+            self.onset = self._minutes[-onset][0]
+            self._before = whole - blocks[-onset:].sum(axis=0)
+
+    def _look_for_return(self, minute: int) -> None:
+        assert self.onset is not None
+        assert self._before is not None
+        lately = self._blocks()[-_LATELY:].sum(axis=0)
+        far = _distance(_shares(self._before), _shares(lately[: len(self._before)]))
+        if minute - self.onset > USUAL_AFTER:
+            self._hours.clear()  # what it was counts no more
+            self.onset = self._before = None
+        elif not self.moved() or max([far[self._places[each.column]] for each in self.moved()]) < LEAST / 2:
+            self._minutes = deque([each for each in self._minutes if each[0] < self.onset])
+            self.onset = self._before = None
+
+    def _lengths(self, count: int) -> Iterator[int]:
+        yield from (length for length in _WINDOWS if count - length >= FEW_MINUTES)
+
+    def _surely(self, before: Counts, window: Counts, length: int = 0) -> NDArray[np.float64]:
+        """Return the evidence of each column that a window is of other shares, as values in runs bring it, too."""
+        blocks = self._blocks()[: -length or None] if self.onset is None else self._blocks(self.onset)
+        spread = dispersion(blocks)
+        if len(self._hours) > 1:
+            spread = np.maximum(spread, dispersion(self._past()))
+        return log_evidence(before, window) / spread[: len(before)]
+
+    def _blocks(self, until: int | None = None) -> Counts:
+        found = [counts for minute, counts in self._minutes if until is None or minute < until]
+        return np.array(found)[:, : len(self._columns)] if found else self._nothing()[None][:0]
+
+    def _since(self) -> Counts:
+        assert self.onset is not None
+        found = [counts for minute, counts in self._minutes if minute >= self.onset]
+        return np.sum(found, axis=0)[: len(self._columns)] if found else self._nothing()
+
+    def _whole(self) -> Counts:
+        return np.asarray(self._blocks().sum(axis=0) + self._past().sum(axis=0))
+
+    def _past(self) -> Counts:
+        return np.array(self._hours)[:, : len(self._columns)] if self._hours else self._nothing()[None][:0]
+
+    def _nothing(self) -> Counts:
+        return np.zeros((len(self._columns), BINS), np.int64)
+
+    def _let_go(self, minute: int, counts: Counts) -> None:
+        """Put the counts of a minute that is long ago to its hour, unless something had moved by then."""
+        if self.onset is not None and minute >= self.onset:
+            return
+        if self._hour == minute // 60 and self._hours:
+            self._hours[-1] = self._hours[-1] + counts
+        else:
+            self._hour = minute // 60
+            self._hours.append(counts)
+
+
+def _shares(counts: Counts) -> NDArray[np.float64]:
+    return np.asarray(counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1))
+
+
+def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of values that would have to be in other bins; 0 where there are no values."""
+    are_known = (one.sum(axis=-1) > 0) & (other.sum(axis=-1) > 0)
+    return np.asarray(np.where(are_known, np.abs(one - other).sum(axis=-1) / 2, 0.0))
