@@ -20,9 +20,9 @@ def interval(prediction: Prediction, margin: intervals.Margin) -> NumberInterval
     if middle is None or prediction.decision is None or prediction.status is Status.DEFAULT:
         return None
     low, high = middle - margin.radius, middle + margin.radius
-    is_bounded = isfinite(low) and isfinite(high)
-    ends = (low, high) if is_bounded else (None, None)
-    return NumberInterval(*ends, margin.coverage, margin.alpha, middle)
+    if not isfinite(low) or not isfinite(high):
+        return NumberInterval(None, None, margin.coverage, margin.alpha, middle)
+    return NumberInterval(low, high, margin.coverage, margin.alpha, middle)
 
 
 def holds(made: NumberInterval, label: Value) -> bool:

@@ -179,7 +179,7 @@ def _river(name: str, columns: int) -> Callable[[NDArray[np.float64]], bool]:
     def told(row: NDArray[np.float64]) -> bool:
         for detector, value in zip(detectors, row.tolist(), strict=True):
             detector.update(value)
-        return any([detector.drift_detected for detector in detectors])
+        return any(detector.drift_detected for detector in detectors)
 
     return told
 

@@ -284,7 +284,8 @@ class Combiner:
         is_all = made.low is None or made.high is None
         self._counters["intervals_total", "application", application, "kind", "all" if is_all else "some"] += 1
         if made.low is not None and made.high is not None:
-            self._counters["interval_widths_total", "application", application] += made.high - made.low
+            width = made.high - made.low
+            self._counters["interval_widths_total", "application", application] += width  # type: ignore[assignment]  # a fraction
 
     def let_go(self, partition: int, row_id: str) -> None:
         """Wait no more for the output of a row of a graph."""
