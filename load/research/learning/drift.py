@@ -149,7 +149,7 @@ def _watched(rows: Sequence[Tensor], scores: Sequence[Tensor]) -> Told:
             watch.query(Query("q", NAME, row), now_us)
         for each in scores[place : place + _A_MINUTE]:
             watch.prediction(_prediction(each), now_us)
-        watch.judge(now_us)
+        watch.judge(NAME, now_us)
         if (told := bool(watch.drifted())) and place >= _BEFORE:
             return Told(false, place + _A_MINUTE - _BEFORE, (time.process_time() - since) * 1e6 / (place + _A_MINUTE))
         false, was = false + (told and not was), told

@@ -8,6 +8,7 @@ at any rate. What it misses it does not need.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +56,9 @@ class Sensing:
         except StreamError as fault:
             _log.warning("inputs and outputs are not compared with those before: %s", fault)
             return
-        self.watch.judge(now_us)
+        for application in self.watch.applications:
+            self.watch.judge(application, now_us)
+            await asyncio.sleep(0)  # the page answers meanwhile
 
     def _take(self, records: Sequence[Record], now_us: int) -> None:
         for record in records:

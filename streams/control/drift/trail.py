@@ -89,7 +89,7 @@ class DriftTrail:
         far = _distance(was, now)
         known = [(column, place) for column, place in self._places.items() if place < count]
         held = [(far[place], column, place) for column, place in known if far[place] >= LEAST]
-        sure_of = self._surely(self._before, self._since()[:count]) >= sure(count)
+        sure_of = self._surely(self._before, self._since()[:count], self._blocks(self.onset)) >= sure(count)
         return [
             MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()))
             for _, column, place in sorted(held, reverse=True)
@@ -102,7 +102,7 @@ class DriftTrail:
         best, onset, needed = 0.0, None, sure(len(self._columns))
         for length in self._lengths(len(blocks)):
             window = blocks[-length:].sum(axis=0)
-            found = self._surely(whole - window, window, length)
+            found = self._surely(whole - window, window, blocks[:-length])
             far = _distance(_shares(whole - window), _shares(window)) >= LEAST
             for column, place in self._places.items():
                 told = max(0.0, float(found[place])) / needed
@@ -128,13 +128,21 @@ class DriftTrail:
     def _lengths(self, count: int) -> Iterator[int]:
         yield from (length for length in _WINDOWS if count - length >= FEW_MINUTES)
 
-    def _surely(self, before: Counts, window: Counts, length: int = 0) -> NDArray[np.float64]:
-        """Return the evidence of each column that a window is of other shares, as values in runs bring it, too."""
-        blocks = self._blocks()[: -length or None] if self.onset is None else self._blocks(self.onset)
+    def _surely(self, before: Counts, window: Counts, blocks: Counts) -> NDArray[np.float64]:
+        """Return the evidence of each column that a window is of other shares, as values in runs bring it, too.
+
+        Args:
+            before: counts of all before the window.
+            window: counts.
+            blocks: the minutes before the window that are known one by one.
+        """
+        found = log_evidence(before, window)
+        if found.max(initial=0.0) < sure(len(before)):  # what runs take away changes nothing
+            return found
         spread = dispersion(blocks)
         if len(self._hours) > 1:
             spread = np.maximum(spread, dispersion(self._past()))
-        return log_evidence(before, window) / spread[: len(before)]
+        return np.asarray(found / spread[: len(before)])
 
     def _blocks(self, until: int | None = None) -> Counts:
         found = [counts for minute, counts in self._minutes if until is None or minute < until]

@@ -48,10 +48,14 @@ class DriftWatch:
         if made.decision is not None and self._has_room(made.application, "prediction", now_us):
             self._take(made.application, of_prediction(made))
 
-    def judge(self, now_us: int) -> None:
-        """Look once at each application; call it once a minute at most, as evidence is bounded for so many looks."""
-        for trail in self._trails.values():
-            trail.judge(now_us // MINUTE_US)
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Those that are followed."""
+        return tuple(self._trails)
+
+    def judge(self, application: str, now_us: int) -> None:
+        """Look at one that is followed, some 20 ms if it is large; once a minute, as evidence is bounded for so many."""
+        self._trails[application].judge(now_us // MINUTE_US)
 
     def drifted(self) -> list[Drifted]:
         """Return the applications that are no longer as they were, by name."""
