@@ -93,7 +93,10 @@ def create(options: ControlOptions, codec: Codec) -> ControlApp:
     )
     place = DeploymentSettings(options.prefix, options.instance, options.bootstrap, options.redis)
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    minutes = Minutes(app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts"))
+    kept = app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts; what is usual")
+    minutes = Minutes(kept)
+    if options.sensing is not None:
+        options.sensing.keep_in(kept)
     sight = Visibility(place, _now_us())
     state = ControlState(live, sight, options.promoting, options.planning, minutes, sensing=options.sensing)
     _read(app, reports, state, codec)

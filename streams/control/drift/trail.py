@@ -11,10 +11,11 @@ from streams.control.drift.bins import BINS, ColumnBins
 from streams.control.drift.evidence import dispersion, log_evidence, sure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from streams.control.drift.bins import Bins
     from streams.control.drift.columns import DriftColumn, Reading
     from streams.control.drift.evidence import Counts
 
@@ -25,6 +26,7 @@ MINUTES: Final = 240
 _WINDOWS: Final = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 200)
 _LATELY: Final = 10  # minutes
 FEW_MINUTES: Final = 30  # with values, before a window: how much they vary says little else
+FEW_HOURS: Final = 3  # or as many hours, as after a start
 # A shift of less wakes nobody, however sure it is: the share of the values that are in other bins than before.
 LEAST: Final = 0.1
 USUAL_AFTER: Final = 720  # minutes: then what has moved is how it is
@@ -57,6 +59,28 @@ class DriftTrail:
         self._before: Counts | None = None  # all counts before the onset
         self.onset: int | None = None
         self.evidence: dict[str, float] = {}
+
+    @classmethod
+    def begun(cls, columns: Sequence[tuple[DriftColumn, ColumnBins]], hours: Sequence[Counts]) -> DriftTrail:
+        """Return a trail that goes on with columns and hours of before; each hour has all columns there is room for."""
+        made = cls()
+        made._places = {column: place for place, (column, _) in enumerate(columns)}
+        made._columns = [bins for _, bins in columns]
+        made._hours.extend(hours)
+        return made
+
+    def columns(self) -> list[tuple[DriftColumn, int, Bins | None]]:
+        """Return the columns with their places and bins; None = they are not made."""
+        return [(column, place, self._columns[place].bins) for column, place in self._places.items()]
+
+    def usual(self) -> list[Counts]:
+        """Return the counts by the hour, those of lately, too, without what came since something has moved."""
+        hours = list(self._hours)
+        recent: dict[int, Counts] = {}
+        for minute, counts in self._minutes:
+            if self.onset is None or minute < self.onset:
+                recent[minute // 60] = recent.get(minute // 60, 0) + counts
+        return [*hours, *recent.values()][-HOURS:]
 
     def take(self, found: Mapping[DriftColumn, Reading], minute: int) -> None:
         """Count the values of one query or prediction; minutes never go back."""
@@ -126,7 +150,8 @@ class DriftTrail:
             self.onset = self._before = None
 
     def _lengths(self, count: int) -> Iterator[int]:
-        yield from (length for length in _WINDOWS if count - length >= FEW_MINUTES)
+        few = 0 if len(self._hours) >= FEW_HOURS else FEW_MINUTES
+        yield from (length for length in _WINDOWS if count - length >= few)
 
     def _surely(self, before: Counts, window: Counts, blocks: Counts) -> NDArray[np.float64]:
         """Return the evidence of each column that a window is of other shares, as values in runs bring it, too.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streams.control.drift.columns import of_prediction, of_query
+from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.trail import DriftTrail
 
 if TYPE_CHECKING:
@@ -54,8 +56,18 @@ class DriftWatch:
         return tuple(self._trails)
 
     def judge(self, application: str, now_us: int) -> None:
-        """Look at one that is followed, some 20 ms if it is large; once a minute, as evidence is bounded for so many."""
+        """Look at one that is followed, for some 20 ms; once a minute at most: evidence is bounded for so many looks."""
         self._trails[application].judge(now_us // MINUTE_US)
+
+    def kept(self) -> dict[str, str]:
+        """Return what is usual of each application, as text."""
+        return {name: packed(trail) for name, trail in self._trails.items()}
+
+    def load(self, application: str, text: str) -> None:
+        """Go on with what was usual before the process began; a text that is none counts as nothing."""
+        if application not in self._trails and len(self._trails) < MOST_APPLICATIONS:
+            with suppress(ValueError):
+                self._trails[application] = unpacked(text)
 
     def drifted(self) -> list[Drifted]:
         """Return the applications that are no longer as they were, by name."""

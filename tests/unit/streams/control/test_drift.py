@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ from streams.control.carry.sensing import ROUND, Sensing
 from streams.control.drift.bins import BINS, FIRST, MISSING, bins_of
 from streams.control.drift.columns import MOST_OF_ARRAY, DriftColumn, of_prediction, of_query
 from streams.control.drift.evidence import dispersion, log_evidence, sure
+from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.trail import FEW_MINUTES, MOST_COLUMNS, USUAL_AFTER, DriftTrail
 from streams.control.drift.watch import MINUTE_US, MOST_APPLICATIONS, PER_MINUTE, Drifted, DriftWatch
 from streams.control.page.drifting import drifting
@@ -288,3 +291,42 @@ def test_the_alert_says_which_columns_of_which_model_moved_and_what_to_do() -> N
     assert "amount: median " in alert["text"]
     assert "answer of forest: " in alert["text"]
     assert alert["command"].endswith("app show fraud")
+
+
+def test_what_is_usual_outlives_the_process() -> None:
+    """Told a few minutes after a start, by the same bins; a shift before it has not become what is usual."""
+    stream = Stream()
+    stream.go_on(300)
+    stream.go_on(15, middle=80.0)
+    assert stream.trail.moved()
+    stream.trail = unpacked(packed(stream.trail))
+    assert stream.trail.onset is None
+    told = stream.go_on(5, middle=80.0)
+    assert told is not None
+    assert told <= 2
+    (moved,) = stream.trail.moved()
+    assert moved.column == AMOUNT
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no", "bm8=", base64.b64encode(zlib.compress(b'{"columns": [[1]], "hours": []}')).decode()]
+)
+def test_what_is_no_trail_is_refused(text: str) -> None:
+    """Of another version, or cut off."""
+    with pytest.raises(ValueError, match=r"no trail|Expecting|not enough|reshape"):
+        unpacked(text)
+
+
+def test_a_table_keeps_what_is_usual_beside_other_keys() -> None:
+    """A new process takes it from there, and what cannot be read counts as nothing."""
+    ends, table = Ends(), {"17": "a minute", "drift other": "no trail"}
+    first = Sensing(ends, CODEC)
+    first.keep_in(table)
+    for minute in range(11):
+        ends.add(30, float(minute % 7))
+        asyncio.run(first.tick(minute * MINUTE_US))
+    assert {*table} == {"17", "drift other", "drift fraud"}
+    second = Sensing(Ends(), CODEC)
+    second.keep_in(table)
+    asyncio.run(second.tick(12 * MINUTE_US))
+    assert second.watch.applications == ("fraud",)
