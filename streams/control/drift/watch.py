@@ -56,7 +56,7 @@ class DriftWatch:
         return tuple(self._trails)
 
     def judge(self, application: str, now_us: int) -> None:
-        """Look at one that is followed, for some 20 ms; once a minute at most: evidence is bounded for so many looks."""
+        """Look at one that is followed, for some 20 ms; once a minute at most, as evidence has a bound for that."""
         self._trails[application].judge(now_us // MINUTE_US)
 
     def kept(self) -> dict[str, str]:
