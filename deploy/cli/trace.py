@@ -16,7 +16,8 @@ from deploy.errors import UsageError
 from deploy.terminal import echo
 from schemas import topics
 from streams.trace.contents import contents, plot
-from streams.trace.importing import imported
+from streams.trace.dsjson import DsjsonForm
+from streams.trace.importing import imported, imported_log
 from streams.trace.manifest import TraceManifest
 from streams.trace.mapping import TraceMapping
 from streams.trace.reader import Trace
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from streams.trace.contents import Contents
+    from streams.trace.importing import LinesLeftOut
 
 EXAMPLES = """\
 skysail trace show yesterday
 skysail trace show yesterday --json
 skysail trace import requests.csv --mapping requests.yaml requests
+skysail trace import log.dsjson --app ads --costs -1 0 ads
+skysail trace import log.dsjson --app ads --feature c.user.age --feature c.time=morning ads
 
 A mapping says which columns make queries and feedback:
   application: digits
@@ -90,27 +94,70 @@ def _print_counts(what: str, counts: Counter[str]) -> None:
 
 @trace.command("import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--mapping", "place", type=click.Path(path_type=Path, exists=True), required=True, help="A YAML file.")
+@click.option("--mapping", "place", type=click.Path(path_type=Path, exists=True), help="A YAML file.")
+@click.option(
+    "--format", "kind", type=click.Choice(["rows", "dsjson"]), help="What FILE is [as its ending and --mapping say]."
+)
+@click.option("--app", "application", help="Of a dsjson log: whose decisions these are to be.")
+@click.option(
+    "--costs", nargs=2, type=float, default=(-1.0, 0.0), show_default=True, help="Of a dsjson log: lowest and highest."
+)
+@click.option("--feature", "features", multiple=True, metavar="PATH[=TEXT]", help="Of a dsjson log: a number of it.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @json_option
 @with_settings
-def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_json: bool) -> None:
+def import_(
+    settings: Settings,
+    *,
+    file: Path,
+    place: Path | None,
+    kind: str | None,
+    application: str | None,
+    costs: tuple[float, float],
+    features: tuple[str, ...],
+    folder: Path,
+    as_json: bool,
+) -> None:
     """Make a trace in FOLDER of the rows of FILE: CSV, JSON lines, npz or Parquet, the earliest row first.
 
     The mapping says which columns make queries and feedback, and what was chosen, how likely and at what cost, for
-    `skysail evaluate`; docs/replay.md lists its keys.
+    `skysail evaluate`; docs/replay.md lists its keys. A log of Vowpal Wabbit or Azure Personalizer (dsjson) needs no
+    mapping: lines that are no decision are left out and told with their numbers.
     """
+    about = TraceManifest("imported", metadata.version("skysail"), source=file.name)
+    is_log = kind == "dsjson" or (kind is None and place is None and file.suffix.lower() == ".dsjson")
+    if is_log:
+        if application is None or place is not None:
+            raise UsageError("a dsjson log takes --app NAME, and no --mapping")
+        if not costs[0] < costs[1]:
+            raise UsageError(f"--costs {costs[0]:g} {costs[1]:g}: the lowest cost comes first")
+        form = DsjsonForm(application, *costs, features)
+        manifest, left = imported_log(file, form, folder, about, codec_for(settings))
+    else:
+        if place is None:
+            raise UsageError("name --mapping FILE, or --format dsjson")
+        manifest, left = imported(file, _mapping(place), folder, about, codec_for(settings)), None
+    if as_json:
+        print_json({**summary(folder, manifest), **({} if left is None else _left_out(left))})
+        return
+    print_contents(folder, manifest)
+    if left is not None:
+        for reason, count in left.counts.most_common():
+            echo(f"left out: {count:,} whose event {reason}; {'; '.join(left.first[reason])}")
+
+
+def _mapping(place: Path) -> TraceMapping:
     try:
-        mapping = TraceMapping.parse(yaml.safe_load(place.read_text("utf-8")))
+        return TraceMapping.parse(yaml.safe_load(place.read_text("utf-8")))
     except (OSError, yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         message = f"{place} is not a readable YAML file: {error}"
         raise UsageError(message) from error
-    about = TraceManifest("imported", metadata.version("skysail"), source=file.name)
-    manifest = imported(file, mapping, folder, about, codec_for(settings))
-    if as_json:
-        print_json(summary(folder, manifest))
-    else:
-        print_contents(folder, manifest)
+
+
+def _left_out(left: LinesLeftOut) -> dict[str, object]:
+    return {
+        "left_out": {reason: {"lines": count, "first": left.first[reason]} for reason, count in left.counts.items()}
+    }
 
 
 def summary(folder: Path, manifest: TraceManifest) -> dict[str, object]:

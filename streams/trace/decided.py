@@ -9,7 +9,7 @@ cost: {column: _label_cost, low: -1, high: 0}     becomes a loss in [0, 1]; `rew
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,22 @@ PLACE: Final = "place"
 _SUM: Final = 1e-3  # by how much rounded probabilities may miss 1
 
 
+class LoggedChoice(NamedTuple):
+    """What was chosen, among what.
+
+    Attributes:
+        arms: by name.
+        shares: the probability of each.
+        place: of what was chosen.
+        loss: that it cost, in [0, 1]; None = nobody has told.
+    """
+
+    arms: Sequence[str]
+    shares: Sequence[float]
+    place: int
+    loss: float | None
+
+
 def loss_of(row: Row, mapping: TraceMapping) -> float | None:
     """Return a row's loss in [0, 1]; None where its cell is empty.
 
@@ -44,11 +60,21 @@ def loss_of(row: Row, mapping: TraceMapping) -> float | None:
         if value is None or value == "":
             return None
         low, high = (0.0, 1.0) if source.bounds is None else source.bounds
-        share = (float(value) - low) / (high - low)
-        if not 0.0 <= share <= 1.0:
-            raise ValueError(f"{value} is not between {low:g} and {high:g}: name the bounds with `low` and `high`")
+        share = share_of(float(value), low, high)
         return 1.0 - share if is_reward else share
     return None
+
+
+def share_of(value: float, low: float, high: float) -> float:
+    """Return where a value lies between its bounds, in [0, 1].
+
+    Raises:
+        ValueError: it lies outside of them.
+    """
+    share = (value - low) / (high - low)
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"{value:g} is not between {low:g} and {high:g}: name the bounds with `low` and `high`")
+    return share
 
 
 def observation(
@@ -68,8 +94,18 @@ def observation(
     arms = _arms(given, row, mapping)
     place = _place(mapping.chosen, row, arms)
     shares = _propensities(given, place, len(arms))
-    order = sorted(range(len(arms)), key=lambda number: (len(arms[number]), arms[number]))  # the same in every row
-    loss, at = loss_of(row, mapping), order.index(place)
+    choice = LoggedChoice(arms, shares, place, loss_of(row, mapping))
+    return observed(choice, query_id, application, context, features, at_us, known_us)
+
+
+def observed(
+    choice: LoggedChoice, query_id: str, application: str, context: str | None,
+    features: tuple[float, ...], at_us: int, known_us: int, weight: float | None = None,
+) -> Observation:  # fmt: skip
+    """Return a choice as an observation, its arms in an order that is the same in every row."""
+    arms, shares, place, loss = choice
+    order = sorted(range(len(arms)), key=lambda number: (len(arms[number]), arms[number]))
+    at = order.index(place)
     decision = Decision(
         chosen=(at,),
         state_version=0,
@@ -81,7 +117,8 @@ def observation(
     )
     losses = tuple([loss if number == at else None for number in range(len(arms))])
     status = JoinStatus.DEFAULT if loss is None else JoinStatus.JOINED
-    return Observation(query_id, application, context, decision, losses, loss, None, status, at_us, known_us)
+    its = query_id, application, context, decision, losses, loss, None, status, at_us, known_us
+    return Observation(*its, weight=weight)
 
 
 def record(seen: Observation, offset: int, codec: Codec) -> Record:
@@ -123,13 +160,25 @@ def _place(chosen: FieldSource, row: Row, arms: Sequence[str]) -> int:
 def _propensities(given: Any, place: int, count: int) -> list[float]:
     """Return the probability of each arm; where one alone is known, the others have equal parts of what is left."""
     if isinstance(given, list | tuple):
-        shares = [float(share) for share in given]
-        if len(shares) != count or abs(sum(shares) - 1.0) > _SUM or min(shares) < 0.0:
-            raise ValueError(f"the probabilities {shares} are not {count} that sum to 1")
-    else:
-        own = float(given)
-        shares = [(1.0 - own) / max(1, count - 1)] * count
-        shares[place] = own
+        return checked_shares([float(share) for share in given], place, count)
+    own = float(given)
+    shares = [(1.0 - own) / max(1, count - 1)] * count
+    shares[place] = own
+    return _possible(shares, place)
+
+
+def checked_shares(shares: list[float], place: int, count: int) -> list[float]:
+    """Return the probabilities of all arms.
+
+    Raises:
+        ValueError: they are none, or what was chosen could not have been.
+    """
+    if len(shares) != count or not abs(sum(shares) - 1.0) <= _SUM or min(shares) < 0.0:
+        raise ValueError(f"the probabilities {shares} are not {count} that sum to 1")
+    return _possible(shares, place)
+
+
+def _possible(shares: list[float], place: int) -> list[float]:
     if not 0.0 < shares[place] <= 1.0:
         raise ValueError(f"what was chosen had the probability {shares[place]:g}: it must be in (0, 1]")
     return shares

@@ -78,17 +78,31 @@ def _csv(path: Path) -> Iterator[Row]:
             lines.next_row()
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8") as file:
+def lines_of(path: Path, errors: str = "strict") -> Iterator[tuple[int, str]]:
+    """Yield a file's lines that are not empty, with their numbers from 1 on.
+
+    Args:
+        path: of the file.
+        errors: what is done about bytes that are no UTF-8, as in `open`.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: a line is longer than any that is meant.
+    """
+    with path.open(encoding="utf-8", errors=errors) as file:
         lines = _Lines(file)
         for number, line in enumerate(lines, start=1):
             lines.next_row()
-            if not line.strip():
-                continue
-            row = json.loads(line)
-            if not isinstance(row, dict):
-                raise TraceError(f"{path}, line {number}: an object is needed, not {type(row).__name__}")
-            yield row
+            if line.strip():
+                yield number, line
+
+
+def _json_lines(path: Path) -> Iterator[Row]:
+    for number, line in lines_of(path):
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise TraceError(f"{path}, line {number}: an object is needed, not {type(row).__name__}")
+        yield row
 
 
 def _npz(path: Path) -> Iterator[Row]:
