@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
-from load.figures import NONE, SHOWN, Better, Figures, Kind, at_most
+from load.figures import FAULTS, NONE, SHOWN, Better, Figures, Kind, at_most
 from load.harness.data import DATA
 from load.models.training import digits, scored
 from load.results.results import Result
@@ -51,7 +51,7 @@ _ROWS = Kind("rows", Better.LOWER, 0.5, 200.0)
 FIGURES = Figures(
     _ROWS(*(f"{change}_{_OURS}_rows" for change in CHANGES[:2]), must=at_most(500)),
     _ROWS(*(f"{change}_{_OURS}_rows" for change in CHANGES[2:]), must=at_most(_AFTER)),
-    Kind("")(f"{_OURS}_false", must=NONE),
+    FAULTS(f"{_OURS}_false", must=NONE),
     SHOWN(*(f"{change}_{name}_rows" for change in CHANGES for name in DETECTORS[1:])),
     SHOWN(*(f"{name}_false" for name in DETECTORS[1:])),
     Kind("us", Better.LOWER, 0.5)(f"{_OURS}_cpu_us_per_row", must=at_most(2_000)),
