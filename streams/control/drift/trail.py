@@ -45,10 +45,12 @@ class DriftTrail:
 
     Attributes:
         onset: the minute at which columns began to move; None = none has.
-        evidence: by model, the largest of its columns, as a share of what is sure; the application's own is "".
+        moved: the columns that have, the farthest first.
+        evidence: by model, the largest of its columns that lie far from what they were, as a share of what is sure; the
+            application's own is "".
     """
 
-    __slots__ = ("_before", "_columns", "_hour", "_hours", "_minutes", "_places", "evidence", "onset")
+    __slots__ = ("_before", "_columns", "_hour", "_hours", "_minutes", "_places", "evidence", "moved", "onset")
 
     def __init__(self) -> None:
         self._places: dict[DriftColumn, int] = {}
@@ -58,6 +60,7 @@ class DriftTrail:
         self._hour = -1  # of the last of them
         self._before: Counts | None = None  # all counts before the onset
         self.onset: int | None = None
+        self.moved: list[MovedColumn] = []
         self.evidence: dict[str, float] = {}
 
     @classmethod
@@ -103,17 +106,16 @@ class DriftTrail:
             self._look_for_return(minute)
         else:
             self._look_for_onset()
+        self.moved = [] if self._before is None else self._told(self._before)
 
-    def moved(self) -> list[MovedColumn]:
-        """Return the columns that have moved, the farthest first."""
-        if self._before is None:
-            return []
-        count = len(self._before)  # of columns that were known then
-        was, now = _shares(self._before), _shares(self._since()[:count])
+    def _told(self, before: Counts) -> list[MovedColumn]:
+        """Return the columns that have moved since the onset, in words."""
+        count = len(before)  # of columns that were known then
+        was, now = _shares(before), _shares(self._since()[:count])
         far = _distance(was, now)
         known = [(column, place) for column, place in self._places.items() if place < count]
         held = [(far[place], column, place) for column, place in known if far[place] >= LEAST]
-        sure_of = self._surely(self._before, self._since()[:count], self._blocks(self.onset)) >= sure(count)
+        sure_of = self._surely(before, self._since()[:count], self._blocks(self.onset)) >= sure(count)
         return [
             MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()))
             for _, column, place in sorted(held, reverse=True)
@@ -129,9 +131,9 @@ class DriftTrail:
             found = self._surely(whole - window, window, blocks[:-length])
             far = _distance(_shares(whole - window), _shares(window)) >= LEAST
             for column, place in self._places.items():
-                told = max(0.0, float(found[place])) / needed
+                told = max(0.0, float(found[place])) / needed if far[place] else 0.0
                 self.evidence[column.model] = max(self.evidence.get(column.model, 0.0), told)
-                if far[place] and told >= 1.0 and told > best:
+                if told >= 1.0 and told > best:
                     best, onset = told, length
         if onset is not None:
             self.onset = self._minutes[-onset][0]
@@ -143,11 +145,17 @@ class DriftTrail:
         lately = self._blocks()[-_LATELY:].sum(axis=0)
         far = _distance(_shares(self._before), _shares(lately[: len(self._before)]))
         if minute - self.onset > USUAL_AFTER:
-            self._hours.clear()  # what it was counts no more
-            self.onset = self._before = None
-        elif not self.moved() or max([far[self._places[each.column]] for each in self.moved()]) < LEAST / 2:
+            self._begin_anew()
+        elif not self.moved or max([far[self._places[each.column]] for each in self.moved]) < LEAST / 2:
             self._minutes = deque([each for each in self._minutes if each[0] < self.onset])
             self.onset = self._before = None
+
+    def _begin_anew(self) -> None:
+        """Forget what was usual, and the bins that were made by it."""
+        self._places, self._columns, self._hour = {}, [], -1
+        self._minutes.clear()
+        self._hours.clear()
+        self.onset = self._before = None
 
     def _lengths(self, count: int) -> Iterator[int]:
         few = 0 if len(self._hours) >= FEW_HOURS else FEW_MINUTES

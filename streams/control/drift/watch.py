@@ -71,7 +71,7 @@ class DriftWatch:
 
     def drifted(self) -> list[Drifted]:
         """Return the applications that are no longer as they were, by name."""
-        found = [(name, trail.onset, tuple(trail.moved())) for name, trail in sorted(self._trails.items())]
+        found = [(name, trail.onset, tuple(trail.moved)) for name, trail in sorted(self._trails.items())]
         return [Drifted(name, onset * MINUTE_US, moved) for name, onset, moved in found if onset is not None and moved]
 
     def statistics(self) -> dict[str, float]:

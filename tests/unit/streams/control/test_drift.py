@@ -70,7 +70,7 @@ def test_a_column_that_moves_is_told_within_minutes_with_what_it_was_and_is() ->
     told = stream.go_on(10, middle=80.0)
     assert told is not None
     assert told <= 2
-    (moved,) = stream.trail.moved()
+    (moved,) = stream.trail.moved
     assert moved.column == AMOUNT
     assert moved.before == "median 40" or moved.before.startswith(("median 39", "median 4"))
     assert float(moved.now) == pytest.approx(80.0, abs=5.0)
@@ -81,7 +81,7 @@ def test_answers_of_a_model_that_become_frequent_are_told_by_their_share() -> No
     stream = Stream()
     stream.go_on(120)
     stream.go_on(15, often=0.6)
-    (moved,) = stream.trail.moved()
+    (moved,) = stream.trail.moved
     assert moved.column == WORD
     assert moved.before.startswith(("yes ", "no "))
     assert moved.now.endswith("%")
@@ -99,7 +99,7 @@ def test_what_is_again_as_it_was_is_told_no_more() -> None:
     stream = Stream()
     stream.go_on(120)
     stream.go_on(15, middle=80.0)
-    assert stream.trail.moved()
+    assert stream.trail.moved
     stream.go_on(15)
     assert stream.trail.onset is None
     assert stream.go_on(10, middle=80.0) is not None
@@ -284,7 +284,7 @@ def test_the_alert_says_which_columns_of_which_model_moved_and_what_to_do() -> N
     stream = Stream()
     stream.go_on(120)
     stream.go_on(15, middle=80.0, often=0.9)
-    moved = tuple(stream.trail.moved())
+    moved = tuple(stream.trail.moved)
     (alert,) = drifting([Drifted("fraud", 120 * MINUTE_US, moved)])
     assert alert["level"] == "warn"
     assert alert["text"].startswith("fraud is asked or answers otherwise than before, since 02:00 UTC: ")
@@ -298,13 +298,13 @@ def test_what_is_usual_outlives_the_process() -> None:
     stream = Stream()
     stream.go_on(300)
     stream.go_on(15, middle=80.0)
-    assert stream.trail.moved()
+    assert stream.trail.moved
     stream.trail = unpacked(packed(stream.trail))
     assert stream.trail.onset is None
     told = stream.go_on(5, middle=80.0)
     assert told is not None
     assert told <= 2
-    (moved,) = stream.trail.moved()
+    (moved,) = stream.trail.moved
     assert moved.column == AMOUNT
 
 
