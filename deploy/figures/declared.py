@@ -221,6 +221,15 @@ RULES: Final = (
         ("rows_total",),
     ),
     AlertRule(
+        "SkysailDrift",
+        "max by (application, model) (skysail_drift_evidence) >= 1",
+        "1m",
+        "ticket",
+        "{{ $labels.application }} is asked or answers otherwise than before; the live page says which columns moved",
+        "skysail app show {{ $labels.application }}",
+        ("drift_evidence",),
+    ),
+    AlertRule(
         "SkysailRedisAway",
         "sum(rate(skysail_store_failures_total[2m])) > 0",
         "1m",
