@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from streams.control.drift.columns import of_prediction, of_query
 from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.trail import DriftTrail
+from streams.operators.statistics import render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ class DriftWatch:
     def statistics(self) -> dict[str, float]:
         """Return the evidence by application and model, as a share of what is sure, by the metric's name."""
         return {
-            f"drift_evidence{{application={name},model={model}}}": share
+            render(("drift_evidence", "application", name, "model", model)): share
             for name, trail in sorted(self._trails.items())
             for model, share in sorted(trail.evidence.items())
         }
