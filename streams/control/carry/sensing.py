@@ -60,7 +60,7 @@ class Sensing:
         """Read a round and judge; while Kafka is away nothing is known."""
         self._load()
         try:
-            for topic in (topics.QUERIES, topics.PREDICTIONS):
+            for topic in (topics.PREDICTIONS, topics.QUERIES):
                 self._take(await self._recent.last(topic, ROUND), now_us)
         except StreamError as fault:
             _log.warning("inputs and outputs are not compared with those before: %s", fault)

@@ -72,6 +72,11 @@ class DriftTrail:
         made._hours.extend(hours)
         return made
 
+    @property
+    def newest(self) -> int:
+        """The last minute that has values; -1 = none has."""
+        return self._minutes[-1][0] if self._minutes else -1
+
     def columns(self) -> list[tuple[DriftColumn, int, Bins | None]]:
         """Return the columns with their places and bins; None = they are not made."""
         return [(column, place, self._columns[place].bins) for column, place in self._places.items()]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MINUTE_US: Final = 60_000_000
 MOST_APPLICATIONS: Final = 64  # a full trail has a megabyte
+DAY: Final = 1_440  # minutes
 PER_MINUTE: Final = 200  # queries of an application that count in a minute, and predictions
 
 
@@ -42,8 +43,8 @@ class DriftWatch:
         self._counts = Counter[tuple[str, str]]()  # of this minute, by application and kind
 
     def query(self, query: Query, now_us: int) -> None:
-        """Take a query of the sample."""
-        if self._has_room(query.application, "query", now_us):
+        """Take a query of the sample; an application without a prediction is none, whatever clients name."""
+        if query.application in self._trails and self._has_room(query.application, "query", now_us):
             self._take(query.application, of_query(query))
 
     def prediction(self, made: Prediction, now_us: int) -> None:
@@ -88,8 +89,16 @@ class DriftWatch:
             self._minute = now_us // MINUTE_US
             self._counts.clear()
         self._counts[application, kind] += 1
+        if application not in self._trails and len(self._trails) >= MOST_APPLICATIONS:
+            self._forget_one()
         is_known = application in self._trails or len(self._trails) < MOST_APPLICATIONS
         return is_known and self._counts[application, kind] <= PER_MINUTE
+
+    def _forget_one(self) -> None:
+        """Forget the application that was asked last before all others, if that was a day ago."""
+        oldest = min(self._trails, key=lambda name: self._trails[name].newest)
+        if self._minute - self._trails[oldest].newest > DAY:
+            del self._trails[oldest]
 
     def _take(self, application: str, found: Mapping[DriftColumn, Reading]) -> None:
         self._trails.setdefault(application, DriftTrail()).take(found, self._minute)

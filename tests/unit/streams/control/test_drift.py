@@ -19,7 +19,7 @@ from streams.control.drift.columns import MOST_OF_ARRAY, DriftColumn, of_predict
 from streams.control.drift.evidence import dispersion, log_evidence, sure
 from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.trail import FEW_MINUTES, MOST_COLUMNS, USUAL_AFTER, DriftTrail
-from streams.control.drift.watch import MINUTE_US, MOST_APPLICATIONS, PER_MINUTE, Drifted, DriftWatch
+from streams.control.drift.watch import DAY, MINUTE_US, MOST_APPLICATIONS, PER_MINUTE, Drifted, DriftWatch
 from streams.control.page.drifting import drifting
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
@@ -225,8 +225,12 @@ def test_an_application_counts_no_more_than_its_share_of_a_minute_and_no_more_co
     for _ in range(FIRST + PER_MINUTE * 2):
         watch.prediction(prediction(), 0)
     for number in range(MOST_APPLICATIONS + 5):
-        watch.query(Query("q", f"app{number}", "x"), 0)
+        watch.query(Query("q", f"nobody{number}", "x"), 0)
+        watch.prediction(prediction(application=f"app{number}"), 0)
     trail, room = watch._trails["fraud"], len(watch._trails)
+    assert not any(name.startswith("nobody") for name in watch.applications)
+    watch.prediction(prediction(application="late"), (DAY + 1) * MINUTE_US)
+    assert "late" in watch.applications
     assert trail._minutes[-1][1].sum(axis=-1).max() == PER_MINUTE - FIRST
     assert room == MOST_APPLICATIONS
     stream = DriftTrail()
