@@ -64,7 +64,7 @@ def dispersion(blocks: Counts) -> NDArray[np.float64]:
     sizes = blocks.sum(axis=-1, keepdims=True)
     expected = sizes * shares
     squares = np.where(expected > 0, (blocks - expected) ** 2 / np.maximum(expected, 1e-9), 0.0).sum(axis=(0, -1))
-    return np.maximum(1.0, squares / (used * np.maximum((sizes[..., 0] > 0).sum(axis=0) - 1, 1)))
+    return np.asarray(np.maximum(1.0, squares / (used * np.maximum((sizes[..., 0] > 0).sum(axis=0) - 1, 1))))
 
 
 def _forecast(counts: Counts) -> NDArray[np.float64]:
