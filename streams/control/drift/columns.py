@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from schemas.records import NamedTensors, Outcome, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
 
     from schemas.records import Input, Prediction, Query, Value
 
@@ -65,7 +67,7 @@ def _of_input(given: Input) -> Iterator[tuple[str, Reading]]:
 
 
 def _of_array(name: str, given: Tensor | NamedTensors) -> Iterator[tuple[str, Reading]]:
-    array = given.numpy()
+    array: NDArray[Any] = given.numpy()
     if array.dtype.names is not None:
         for field in array.dtype.names[:MOST_OF_ARRAY]:
             yield from _sums(field[:_LONGEST], array[field])
@@ -73,7 +75,7 @@ def _of_array(name: str, given: Tensor | NamedTensors) -> Iterator[tuple[str, Re
         yield from _sums(name, array)
 
 
-def _sums(name: str, array: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> Iterator[tuple[str, Reading]]:
+def _sums(name: str, array: NDArray[Any]) -> Iterator[tuple[str, Reading]]:
     """Yield the numbers of a narrow array, or sums of those of a wide one."""
     values = np.asarray(array, dtype=np.float64).ravel()
     if values.size <= MOST_OF_ARRAY:
