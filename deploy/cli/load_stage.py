@@ -54,20 +54,7 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
 
     @asynccontextmanager
     async def launch(deployment: Deployment) -> AsyncIterator[System]:
-        settings = Settings.model_validate(
-            {
-                "prefix": deployment.prefix,
-                "partitions": deployment.partitions,
-                "kafka": {"bootstrap": bootstrap},
-                "redis": {"url": redis_url},
-                "roles": deployment.roles,
-                "processes": deployment.processes,
-                "models": dict(deployment.models),
-                "applications": {app.name: _without_name(app) for app in deployment.applications},
-                "control": {"port": free_port()},  # a deployment of the user's may have the usual one
-                **deployment.settings,
-            }
-        )
+        settings = settings_of(deployment, bootstrap, redis_url)
         place = folder / deployment.prefix
         several = {role: count for role, count in deployment.replicas.items() if role not in deployment.models}
         workers = {name: count for name, count in deployment.replicas.items() if name in deployment.models}
@@ -75,6 +62,24 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
             yield system
 
     return launch
+
+
+def settings_of(deployment: Deployment, bootstrap: str, redis_url: str) -> Settings:
+    """Return the settings of a deployment, as a file would have them."""
+    return Settings.model_validate(
+        {
+            "prefix": deployment.prefix,
+            "partitions": deployment.partitions,
+            "kafka": {"bootstrap": bootstrap},
+            "redis": {"url": redis_url},
+            "roles": deployment.roles,
+            "processes": deployment.processes,
+            "models": dict(deployment.models),
+            "applications": {app.name: _without_name(app) for app in deployment.applications},
+            "control": {"port": free_port()},  # a deployment of the user's may have the usual one
+            **deployment.settings,
+        }
+    )
 
 
 def _without_name(application: Application) -> dict[str, object]:

@@ -248,6 +248,25 @@ RULES: Final = (
         ("store_blocked_partitions",),
     ),
     AlertRule(
+        "SkysailStatesSetAside",
+        "sum by (instance_name) (increase(skysail_states_set_aside_total[10m])) > 0",
+        "0m",
+        "page",
+        "{{ $labels.instance_name }} had learnt from records that Kafka has lost: {{ $value | humanize }} partitions"
+        " are folded anew",
+        "skysail topics check",
+        ("states_set_aside_total",),
+    ),
+    AlertRule(
+        "SkysailLessonsBounded",
+        "sum by (application, by) (rate(skysail_bounded_lessons_total[5m])) > 0",
+        "5m",
+        "ticket",
+        "{{ $labels.application }}: {{ $value | humanize }} lessons a second too many of one {{ $labels.by }}",
+        "skysail app show {{ $labels.application }}",
+        ("bounded_lessons_total",),
+    ),
+    AlertRule(
         "SkysailDeadLetters",
         "sum by (topic, cause) (increase(skysail_dead_letters_total[5m])) > 0",
         "0m",

@@ -18,7 +18,7 @@ _CONFIGS: Final = "kafka-configs --bootstrap-server {} --command-config admin.pr
 # What every client of Redis sends at the start of a connection, and asks to see whether somebody answers.
 _CONNECTS: Final = ("+hello", "+auth", "+select", "+ping", "+client|setinfo", "+client|setname")
 _READS: Final = ("+hget", "+hmget", "+mget")
-_LEARNS: Final = ("+hget", "+hmget", "+hset", "+hdel", "+get", "+del", "+eval", "+evalsha", "+script|load")
+_LEARNS: Final = ("+hget", "+hmget", "+hset", "+hdel", "+get", "+del", "+rename", "+eval", "+evalsha", "+script|load")
 _LOOKS: Final = ("+@read", "+@write", "+@scripting", "-@dangerous", "+info")
 
 

@@ -63,6 +63,11 @@ def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Ite
         delete(bootstrap, prefix)
 
 
+def kept(bootstrap: str, prefix: str, partitions: Mapping[str, int], replication: int) -> None:
+    """Create topics, by name without the prefix, that go with their brokers."""
+    create(_admin(bootstrap), {f"{prefix}.{name}": count for name, count in partitions.items()}, replication)
+
+
 def stamp_on_append(bootstrap: str, topic: str) -> None:
     """Let the broker stamp a topic's records when it appends them, regardless of the senders' times."""
     resource = ConfigResource(ResourceType.TOPIC, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from contextlib import closing
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 import redis
 
 from load.harness.wire import Wire
-from load.matrix.setting import JOINER, KINDS, PARTITIONS, WINDOW_S
+from load.matrix.kinds import kind_of
+from load.matrix.mixes import WINDOW_S
+from load.matrix.setting import JOINER, PARTITIONS
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Observation, Observations, Prediction
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 _CODEC = Codec()
 _RECORDED = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
+_PROMPT_US = 5_000_000  # far less than a window
 _CIRCLE = (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.OBSERVATIONS)
 
 
@@ -41,10 +45,12 @@ def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False
         behind: what groups have not committed.
         is_lossy: records were taken away.
     """
-    known = place.traffic.acknowledged
-    letters = [topics.dead_letters(name) for name in (*_CIRCLE, *map(topics.model_queries, place.models))]
+    known, kinds = place.traffic.acknowledged, place.traffic.kinds
+    mapped = [kind for kind in kinds if kind.answers]
+    circle = (*_CIRCLE, *map(topics.model_queries, place.models), *([topics.MAPPING] if mapped else []))
+    letters = [topics.dead_letters(name) for name in circle]
     refused = topics.dead_letters(topics.FEEDBACK)
-    found = _read(place, (*_RECORDED, refused, *letters))
+    found = _read(place, (*_RECORDED, refused, *letters, *(kind.answers for kind in mapped)))
     over_s = time.monotonic() - 2 * WINDOW_S
     over = {name for name, answered_s in known.never.items() if answered_s < over_s}
     return RunEvidence(
@@ -57,13 +63,15 @@ def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False
         dead=[each.value or b"" for name in letters for each in found[name]],
         window_us=JOINER.memory_us,
         perhaps=frozenset(known.perhaps | place.door.perhaps),
-        late=frozenset(known.late),
+        late=frozenset(known.late | _belated(found[topics.FEEDBACK])),
         stray=frozenset(known.stray),
-        expired=frozenset(name for name in over if KINDS[int(name[1:]) % len(KINDS)].has_default_loss),
+        expired=frozenset(name for name in over if kind_of(kinds, int(name[1:])).has_default_loss),
         refused=frozenset(_CODEC.decode(Feedback, each.value).query_id for each in found[refused]),
         replied=frozenset(place.door.replied),
         behind=behind,
         is_lossy=is_lossy,
+        mapped=frozenset(kind.application for kind in mapped),
+        written=[_written(each) for kind in mapped for each in found[kind.answers]],
         unrecorded=_unrecorded(place.trace, {name: found[name] for name in _RECORDED}),
     )
 
@@ -75,6 +83,17 @@ def _read(place: Place, names: Sequence[str]) -> dict[str, list[Arrival]]:
         for arrival in wire.written():
             found[arrival.topic].append(arrival)
     return found
+
+
+def _belated(arrivals: Sequence[Arrival]) -> set[str]:
+    """Return whose feedback was long on its way from a topic of others: it may be late."""
+    given = ((each.timestamp_us, _CODEC.decode(Feedback, each.value)) for each in arrivals)
+    return {told.query_id for at_us, told in given if at_us - told.sent_us > _PROMPT_US}
+
+
+def _written(arrival: Arrival) -> tuple[str, object]:
+    row = json.loads(arrival.value or b"{}")
+    return row["id"], row["answer"]
 
 
 def _log(arrivals: Sequence[Arrival]) -> dict[int, ObservationLog]:

@@ -54,7 +54,7 @@ def _is_shown(place: Place, _since_s: float) -> bool:
 
 _WORKS: Final[Mapping[str, Check]] = {"record": _records, "gateway": _replies, "control": _is_shown}
 # They report by other names, or not at all.
-_UNSHOWN: Final = {"worker", "host", "control", "record", "gateway"}
+_UNSHOWN: Final = {"worker", "host", "control", "record", "gateway", "mapping"}
 
 
 def _rows(role: str) -> tuple[Broken, ...]:

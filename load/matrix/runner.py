@@ -20,18 +20,19 @@ from load.matrix.broken import VANISHED, Place
 from load.matrix.door import Door
 from load.matrix.evidence import collected
 from load.matrix.groups import Groups
+from load.matrix.mixes import MIXED, PLAIN, SLO_MS, WINDOW_S
 from load.matrix.services import BROKERS, port
-from load.matrix.setting import KINDS, PARTITIONS, SLO_MS, WINDOW_S, deployment, port_of, trace_folder
+from load.matrix.setting import PARTITIONS, deployment, port_of, reads, trace_folder
 from load.matrix.traffic import Promised, Traffic
 from schemas import topics
 from streams.testing.validator import doubled, faults
-from streams.topology import host_role, worker_role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from load.harness.system import Stage
     from load.matrix.broken import Broken
+    from load.matrix.mixes import Mix
 
 _LOOK_S: Final = 0.1
 SERVED_S: Final = 90.0  # after a blow, on a busy machine
@@ -96,7 +97,8 @@ async def struck(
         brokers: how many, and copies of each topic.
         is_patient: whether the last windows are waited for, too.
     """
-    async with placed(stage, name, rate, brokers) as (place, groups):
+    mix = MIXED if any("mapping" in row.ends for row in rows) else PLAIN
+    async with placed(stage, name, rate, brokers, mix) as (place, groups):
         done = []
         for number, row in enumerate(rows, start=1):
             done.append(its := await run_row(place, groups, row))
@@ -107,7 +109,9 @@ async def struck(
 
 
 @asynccontextmanager
-async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> AsyncIterator[tuple[Place, Groups]]:
+async def placed(
+    stage: Stage, name: str, rate: float, count: int = BROKERS, mix: Mix = PLAIN
+) -> AsyncIterator[tuple[Place, Groups]]:
     """Start brokers, two Redis, the proxy before them, the roles and the traffic, for the time of a block."""
     folder = stage.folder / name
     folder.mkdir()
@@ -119,12 +123,13 @@ async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> 
         brokers = undo.enter_context(stage.brokers(count, bench=False, through={p: proxy.doors[p] for p in ports}))
         bootstrap = ",".join(f"127.0.0.1:{proxy.doors[its]}" for its in ports)
         store = redis.url.replace(f":{port(redis.url)}/", f":{proxy.doors[port(redis.url)]}/")
-        asked = deployment(made.new_prefix("matrix"), folder, bootstrap, store, count)
+        asked = deployment(mix, made.new_prefix("matrix"), folder, bootstrap, store, count)
+        made.kept(bootstrap, asked.prefix, dict.fromkeys(mix.topics, PARTITIONS), count)
         async with stage.launch(asked) as system:
             traffic = Traffic(
-                bootstrap, asked.prefix, KINDS, rate, 2 * WINDOW_S + 5, Promised(SLO_MS / 1e3, PARTITIONS)
+                bootstrap, asked.prefix, mix.kinds, rate, 2 * WINDOW_S + 5, Promised(SLO_MS / 1e3, PARTITIONS)
             )
-            door = Door(port_of(asked, "gateway"), KINDS[0].application)
+            door = Door(port_of(asked, "gateway"), mix.kinds[0].application)
             place = Place(
                 asked.prefix,
                 bootstrap,
@@ -140,7 +145,7 @@ async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> 
                 proxy,
                 second,
             )
-            groups = await asyncio.to_thread(Groups, bootstrap, asked.prefix, reads(asked.models))
+            groups = await asyncio.to_thread(Groups, bootstrap, asked.prefix, reads(mix))
             say("matrix", f"{name}: {len(system.pids)} processes on {count} brokers are up")
             traffic.start()
             try:
@@ -148,20 +153,6 @@ async def placed(stage: Stage, name: str, rate: float, count: int = BROKERS) -> 
                     yield place, groups
             finally:
                 await asyncio.to_thread(traffic.stop)
-
-
-def reads(models: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return what each group has to commit."""
-    models = sorted(models)
-    held = tuple(topics.model_queries(model) for model in models if model.startswith("held-"))
-    workers = {worker_role(model): (topics.model_queries(model),) for model in models if not model.startswith("held-")}
-    return {
-        "selection": (topics.QUERIES, topics.MODEL_PREDICTIONS),
-        "joiner": (topics.PREDICTIONS, topics.FEEDBACK),
-        "learner": (topics.OBSERVATIONS,),
-        host_role("small"): held,
-        **workers,
-    }
 
 
 async def run_row(place: Place, groups: Groups, row: Broken) -> Row:

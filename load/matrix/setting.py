@@ -8,50 +8,21 @@ import numpy as np
 
 from load.harness.http import free_port
 from load.harness.system import Deployment
-from load.matrix.traffic import Kind
-from schemas.records import Application
+from load.matrix.mixes import EARLY_S, HELD, WINDOW_S
+from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
-from streams.topology import host_role
+from streams.topology import host_role, worker_role
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from load.matrix.mixes import Mix
+
 PARTITIONS: Final = 4
-SLO_MS: Final = 2_000.0  # so that a busy machine answers in time, and an outage shows
-# Longer than a broker is away on a busy machine.
-WINDOW_S, EARLY_S = 30.0, 5.0
 JOINER: Final = JoinerSettings(PARTITIONS, int(WINDOW_S * 1e6), int(EARLY_S * 1e6))
-_FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "held-right": "right", "held-wrong": "wrong"}
 _POOL: Final = "small"
-_APPLICATIONS: Final = (
-    Application("sums", ("right", "wrong"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=WINDOW_S),
-    Application(
-        "users",
-        ("right", "wrong"),
-        "thompson",
-        per_context=True,
-        slo_ms=SLO_MS,
-        default_output=-1,
-        window_s=WINDOW_S,
-    ),
-    Application(
-        "pooled",
-        ("held-right", "held-wrong"),
-        "exp3",
-        slo_ms=SLO_MS,
-        default_output=-1,
-        window_s=WINDOW_S,
-        default_loss=1.0,
-    ),
-)
-KINDS: Final = (
-    Kind("sums", has_context=False, has_default_loss=False),
-    Kind("users", has_context=True, has_default_loss=False),
-    Kind("pooled", has_context=False, has_default_loss=True),
-)
-ROLES: Final = ("selection", "worker", "joiner", "learner", "control", "record", "gateway")
 # What each role that can be broken is called among the processes.
 INSTANCES: Final[Mapping[str, str]] = {
     "selection": "selection",
@@ -62,27 +33,44 @@ INSTANCES: Final[Mapping[str, str]] = {
     "control": "control",
     "record": "record",
     "gateway": "gateway",
+    "mapping": "mapping",
 }
 
 
-def deployment(prefix: str, folder: Path, bootstrap: str, redis_url: str, replication: int) -> Deployment:
+def deployment(mix: Mix, prefix: str, folder: Path, bootstrap: str, redis_url: str, replication: int) -> Deployment:
     """Package the models and return what is to run."""
-    packages = {name: folder / name for name in _FUNCTIONS}
-    for name, function in _FUNCTIONS.items():
+    packages = {name: folder / name for name in mix.functions}
+    for name, function in mix.functions.items():
         package_function(f"load.models.functions:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
     settings: dict[str, object] = {
         "kafka": {"bootstrap": bootstrap},
         "redis": {"url": redis_url},
         "replication": replication,
         "selection": {"inline": []},
-        "hosts": {_POOL: {"models": [name for name in _FUNCTIONS if name.startswith("held-")], "memory_mib": 64}},
+        "hosts": {_POOL: {"models": [name for name in mix.functions if name.startswith(HELD)], "memory_mib": 64}},
         "joiner": {"window_s": WINDOW_S, "early_s": EARLY_S},
         "record": {"folder": str(trace_folder(folder))},
         "gateway": {"port": free_port()},
         "control": {"port": free_port()},
         "log_level": "info",
     }
-    return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS, ROLES, settings=settings)
+    return Deployment(prefix, mix.placed(prefix), packages, PARTITIONS, mix.roles, settings=settings)
+
+
+def reads(mix: Mix) -> dict[str, tuple[str, ...]]:
+    """Return what each group has to commit."""
+    models = sorted(mix.functions)
+    held = tuple(topics.model_queries(model) for model in models if model.startswith(HELD))
+    workers = {worker_role(model): (topics.model_queries(model),) for model in models if not model.startswith(HELD)}
+    mapped = [topic for kind in mix.kinds if kind.answers for topic in (kind.asks, kind.tells)]
+    return {
+        "selection": (topics.QUERIES, topics.MODEL_PREDICTIONS),
+        "joiner": (topics.PREDICTIONS, topics.FEEDBACK),
+        "learner": (topics.OBSERVATIONS,),
+        host_role(_POOL): held,
+        **workers,
+        **({"mapping": (*mapped, topics.PREDICTIONS)} if mapped else {}),
+    }
 
 
 def port_of(asked: Deployment, role: str) -> int:

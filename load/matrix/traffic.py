@@ -17,22 +17,21 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from load.matrix.kinds import EVERY, asked, stray, told, truth
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
-from schemas.records import Feedback, Prediction, Query, Status, Tensor
+from schemas.records import Prediction, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-EVERY: Final = 50
+    from load.matrix.kinds import Kind, Written
+
 GARBAGE, STRAY, TWICE_ASKED, TWICE_TOLD = 49, 48, 47, 46
 NEVER, LATE = (44, 45), (42, 43)
-VALUES: Final = 16
-_USERS: Final = 12
 _TICK_S: Final = 0.02
 _PROMPT_S: Final = 5.0  # far less than a window: feedback that the brokers have by then is in time
 _CATCH_UP: Final = 200  # queries sent in one go after an outage
@@ -41,14 +40,6 @@ _METADATA_S: Final = 10.0
 _SILENT_MS: Final = 15_000  # as roles have it: then a broker that says nothing is given up
 CLEAN: Final = 60  # answers that show that all partitions are served
 _GOOD: Final = 0.9
-
-
-class Kind(NamedTuple):
-    """An application that is asked, and whether its queries have a context."""
-
-    application: str
-    has_context: bool
-    has_default_loss: bool
 
 
 class Promised(NamedTuple):
@@ -82,6 +73,7 @@ class Traffic:
         promised: when an answer is due, and from where answers come.
 
     Attributes:
+        kinds: the applications.
         sent: numbers below this one were handed to the client.
         first: status of the first answer to each query, by number.
         latencies_ms: of each first answer, from when it was meant to be sent.
@@ -95,7 +87,7 @@ class Traffic:
         self.latencies_ms: list[float] = []
         self.acknowledged = Acknowledged(set(), set(), {}, set(), set(), {}, set())
         self.failure: BaseException | None = None
-        self._kinds = kinds
+        self.kinds = kinds
         self._bootstrap, self._prefix = bootstrap, prefix
         self._codec = Codec()
         self._rate = rate
@@ -180,40 +172,32 @@ class Traffic:
             self.sent = number + 1
 
     def _send(self, number: int, sent_us: int) -> None:
-        known, turn = self.acknowledged, number % EVERY
+        known, turn, query = self.acknowledged, number % EVERY, asked(self.kinds, number, sent_us)
         name = f"q{number}"
         if turn == GARBAGE:
             value = f"garbage {number}".encode()
-            self._put(topics.QUERIES, name.encode(), value, partial(known.garbage.add, value))
+            self._put(query._replace(key=name.encode(), value=value), partial(known.garbage.add, value))
         elif turn == STRAY:
-            stray = Feedback(f"stray{number}", label=1, sent_us=sent_us)
-            self._put(topics.FEEDBACK, b"stray", self._codec.encode(stray), partial(known.stray.add, stray.query_id))
+            self._put(stray(self.kinds, number, sent_us), partial(known.stray.add, f"stray{number}"))
         else:
-            query = self.query(number, sent_us)
             for _ in range(2 if turn == TWICE_ASKED else 1):
-                key = (query.context or name).encode()
                 known.perhaps.add(name)
-                self._put(topics.QUERIES, key, self._codec.encode(query), partial(self._asked, name))
-
-    def query(self, number: int, sent_us: int) -> Query:
-        """Return the query of a number."""
-        kind = self._kinds[number % len(self._kinds)]
-        context = f"user-{number // len(self._kinds) % _USERS}" if kind.has_context else None
-        row = Tensor.of(np.full(1, number % VALUES, np.float32))
-        return Query(f"q{number}", kind.application, row, context, sent_us)
+                self._put(query, partial(self._asked, name))
 
     def _asked(self, name: str) -> None:
         self.acknowledged.asked.add(name)
         self.acknowledged.perhaps.discard(name)
 
-    def _put(self, topic: str, key: bytes, value: bytes, taken: Callable[[], object]) -> None:
+    def _put(self, record: Written, taken: Callable[[], object]) -> None:
         def delivered(error: object, _message: object) -> None:
             if error is None:
                 taken()
 
         while True:
             try:
-                self._producer.produce(f"{self._prefix}.{topic}", value, key, on_delivery=delivered)
+                self._producer.produce(
+                    f"{self._prefix}.{record.topic}", record.value, record.key, on_delivery=delivered
+                )
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException:  # the topic is not there now: it was not sent
@@ -253,11 +237,9 @@ class Traffic:
             self._tell(number, 1)
 
     def _tell(self, number: int, times: int) -> None:
-        query = self.query(number, 0)
-        feedback = Feedback(query.query_id, label=truth(number), sent_us=time.time_ns() // 1000)
-        key, value = (query.context or query.query_id).encode(), self._codec.encode(feedback)
+        feedback = told(self.kinds, number, time.time_ns() // 1000)
         for _ in range(times):
-            self._put(topics.FEEDBACK, key, value, partial(self._told, query.query_id, truth(number), time.monotonic()))
+            self._put(feedback, partial(self._told, f"q{number}", truth(number), time.monotonic()))
 
     def _told(self, name: str, label: int, sent_s: float) -> None:
         """Note feedback that has come; what took long, on a connection that fell silent, may be late."""
@@ -292,11 +274,6 @@ def are_served(answers: Mapping[int, int], since: int, until: int, partitions: i
         and len(served) >= _GOOD * CLEAN
         and {answers[number] for number in served} >= {*range(partitions)}
     )
-
-
-def truth(number: int) -> int:
-    """Return what was right: the row, in one of five cases another one."""
-    return number % VALUES + (number // VALUES % 5 == 0)
 
 
 def _reader(bootstrap: str, topic: str) -> Consumer:

@@ -8,6 +8,7 @@ Identities, each by query id:
     feedback on nobody's query = dead letters
     windows without feedback   = default losses
     replies over HTTP          = answered
+    answers of applications    = records of their topics, where they have some
     lessons of a stored state  = distinct observed queries that teach it
     stored bytes               = bytes of the offline fold of the log
     offsets of every group     = ends of what it reads
@@ -70,6 +71,8 @@ class RunEvidence:
         replied: ids of the queries that were answered over HTTP.
         behind: records that a group had not committed in time, by group and partition.
         unrecorded: records of a topic that a trace of it lacks, by topic.
+        mapped: applications whose answers go to a topic of others besides.
+        written: what these topics hold: ids of queries and answers.
         is_lossy: records went away by themselves: a topic was deleted, or a broker lost them. What is missing is then
             nobody's fault. What is there has to be right all the same, and must not count twice.
     """
@@ -90,15 +93,17 @@ class RunEvidence:
     replied: frozenset[str] = frozenset()
     behind: Mapping[str, int] = field(default_factory=dict)
     unrecorded: Mapping[str, int] = field(default_factory=dict)
+    mapped: frozenset[str] = frozenset()
+    written: Sequence[tuple[str, object]] = ()
     is_lossy: bool = False
 
 
 def faults(evidence: RunEvidence) -> list[str]:
     """Return one sentence for each thing that is wrong; none if nothing was lost and nothing counted twice."""
     seen = _first_observations(evidence)
-    missing = () if evidence.is_lossy else (*_unanswered(evidence), *_untaught(evidence, seen), *_unrecorded(evidence))
     wrong = (*_strange(evidence), *_mislearnt(evidence, seen), *_miscounted(evidence, seen), *_misstored(evidence))
-    return [*missing, *wrong, *_left_behind(evidence)]
+    found = [*wrong, *_miswritten(evidence), *_left_behind(evidence)]
+    return found if evidence.is_lossy else [*_missing(evidence, seen), *found]
 
 
 def doubled(evidence: RunEvidence) -> dict[str, int]:
@@ -108,12 +113,39 @@ def doubled(evidence: RunEvidence) -> dict[str, int]:
     return {kind: len(found) - len({*found}) for kind, found in ids.items()}
 
 
+def _missing(evidence: RunEvidence, seen: Mapping[str, Observation]) -> Iterator[str]:
+    yield from _unanswered(evidence)
+    yield from _unwritten(evidence)
+    yield from _untaught(evidence, seen)
+    yield from _unrecorded(evidence)
+
+
 def _unanswered(evidence: RunEvidence) -> Iterator[str]:
     answered = {prediction.query_id for prediction in evidence.predictions}
     dead = set(evidence.dead)
     yield from _some(evidence.asked - answered, "queries have no answer")
     yield from _some(evidence.replied - answered, "replies over HTTP without an answer")
     yield from _some(evidence.garbage - dead, "pieces of garbage are no dead letters")
+
+
+def _of_mapped(evidence: RunEvidence) -> dict[str, list[object]]:
+    """Return the answers of applications that have a topic for them, by query: a query that is read twice has two."""
+    answers: dict[str, list[object]] = {}
+    for each in evidence.predictions:
+        if each.application in evidence.mapped:
+            answers.setdefault(each.query_id, []).append(each.answer)
+    return answers
+
+
+def _unwritten(evidence: RunEvidence) -> Iterator[str]:
+    written = {query_id for query_id, _ in evidence.written}
+    yield from _some(_of_mapped(evidence).keys() - written, "answers are not in their topic")
+
+
+def _miswritten(evidence: RunEvidence) -> Iterator[str]:
+    answers = _of_mapped(evidence)
+    wrong = {query_id for query_id, answer in evidence.written if answer not in answers.get(query_id, ())}
+    yield from _some(wrong, "records of answers say what no prediction says")
 
 
 def _strange(evidence: RunEvidence) -> Iterator[str]:

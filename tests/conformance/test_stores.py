@@ -117,6 +117,25 @@ def test_each_write_is_taken_or_refused_as_the_table_says(connect: Connect, pref
     asyncio.run(main())
 
 
+def test_what_is_set_aside_is_read_no_more_and_only_at_the_offset_that_was_seen(connect: Connect, prefix: str) -> None:
+    """A former owner's write is refused afterwards, a new one begins with nothing, and it may happen again."""
+
+    async def main() -> None:
+        store, key = connect(prefix), StateKey(0, "digits")
+        assert not await store.set_aside(0, 5)
+        for turn in range(2):
+            for number in (0, 1):
+                await store.write(Written(number, None, 5, frozenset({"digits"}), f"{turn}").write(1), f"{turn}")
+            assert not await store.set_aside(0, 4)
+            assert await store.set_aside(0, 5)
+            found = await store.read([key, StateKey(1, "digits")])
+            assert (found.states[key], found.offsets) == (None, {0: None, 1: 5})
+            assert not (await store.write(Written(0, 5, 6, frozenset(), "late").write(1), "late")).accepted
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_two_deployments_share_a_store_and_see_nothing_of_each_other(connect: Connect, prefix: str) -> None:
     """By their prefix."""
 

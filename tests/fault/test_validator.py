@@ -234,3 +234,23 @@ def test_lessons_are_counted_without_the_fold() -> None:
     forgotten = Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, 0).items()})
     agreed = replace(CLEAN, log={0: TWICE}, stored={0: forgotten}, window_us=0)
     assert faults(agreed) == ["6 lessons stored for 'sums' from 5 observed queries"]
+
+
+MAPPED = replace(CLEAN, mapped=frozenset({"sums"}), written=[(query_id, 1) for query_id in (*IDS, IDS[0])])
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        (MAPPED.written[1:-1], "1 answers are not in their topic, e.g. 'q0'"),
+        ([*MAPPED.written, ("q1", 7)], "1 records of answers say what no prediction says, e.g. 'q1'"),
+        ([*MAPPED.written, ("x", 1)], "1 records of answers say what no prediction says, e.g. 'x'"),
+    ],
+)
+def test_an_answer_that_goes_to_others_is_there_as_it_was_given(
+    written: list[tuple[str, object]], sentence: str
+) -> None:
+    """It may be there twice, and an application without such a topic has none."""
+    assert faults(MAPPED) == []
+    assert faults(replace(CLEAN, mapped=frozenset({"other"}))) == []
+    assert faults(replace(MAPPED, written=written)) == [sentence]

@@ -16,6 +16,7 @@ import numpy as np
 from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, quantiles_ms
 from load.harness.progress import say
 from load.matrix.leaks import Leaks
+from load.matrix.mixes import MIXED
 from load.matrix.network import NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import judged, placed, run_row
@@ -57,7 +58,7 @@ async def run(stage: Stage) -> Result:
     random, leaks = Random(stage.seed), Leaks()  # noqa: S311
     rows: list[Row] = []
     seconds = SHORT_S if stage.short else SECONDS
-    async with placed(stage, NAME, RATE) as (place, groups):
+    async with placed(stage, NAME, RATE, mix=MIXED) as (place, groups):
         began_s = time.monotonic()
         looking = asyncio.create_task(_look(leaks, place))
         try:

@@ -60,6 +60,8 @@ RIVALS_BACK_US = 3_600_000_000
 PATIENCE_US = 60_000_000
 # Polls in one tick: the page gets its turn in between.
 _POLLS = 50
+# Observations that are folded at once (a few ms): a poll after a start brings thousands of them.
+_TURN = 100
 _STOP_S = 2.0
 
 
@@ -267,8 +269,10 @@ class Promoting:
             self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
             await self._log.start()
         async for records in _polls(self._log):
-            for record in records:
-                self._observe(record)
+            for begin in range(0, len(records), _TURN):
+                for record in records[begin : begin + _TURN]:
+                    self._observe(record)
+                await asyncio.sleep(0)  # the page, and the connections, have theirs
         return self._log.caught_up
 
     def _fold_again(self, now_us: int) -> int:

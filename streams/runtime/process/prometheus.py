@@ -200,6 +200,7 @@ MEANINGS: Final = {
     "standby": "1 for each version that is loaded and answers the queries that name it",
     "states_bytes": "memory that policy states take",
     "states_cached": "policy states held in memory",
+    "states_set_aside_total": "partitions whose stored states were ahead of their log, and that are folded anew",
     "states_unread": "policy states that decide for applications and have not been read yet",
     "stages_total": "rows that stages of a graph asked, or did not, by outcome; left_out: too many items",
     "steps_total": "questions after a query's first one, by kind and outcome: asked, kept (not needed) or late",

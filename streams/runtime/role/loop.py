@@ -339,6 +339,8 @@ class RoleLoop:
         }
         if self._reader.set_back_total:
             own["logs_set_back_total"] = float(self._reader.set_back_total)
+        if self._role.owns_states:
+            own["states_set_aside_total"] = float(self._rebalance.anew_total)
         if waits_for := self._awaited():
             own[render(("waits_for", "what", waits_for))] = 1.0
         if self._joined:

@@ -3,6 +3,8 @@
 assigned ──▶ start = committed, or the store's offset ──▶ read from before it ──▶ kernel.on_partitions(starts)
 revoked  ──▶ wait for acknowledgements, commit ──▶ kernel.on_partitions
 refused  ──▶ the store has another offset: that partition starts over from there
+ahead    ──▶ the store has learnt from records that the log does not have: its states are set aside, and the partition
+             is folded anew from what is there. So states remain the fold of their log, and nothing is learnt twice
 
 A group's offsets may be gone while its output is still there. Kafka forgets them after a week without members
 (`offsets.retention.minutes`), or somebody deletes them. The role then starts near the end of its topics
@@ -14,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
 from streams.runtime.role.recall import recall
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+NOTHING: Final[Mapping[TopicPartition, int]] = MappingProxyType({})
 
 # Waiting for acknowledgements, a write and a commit before a hand-over: far less than a rebalance may take. Each step
 # leaves these seconds to those after it.
@@ -43,7 +47,7 @@ BACKOFF_S = 0.25
 # How far back a topic is read that is new to a role whose topics change: no older query is still waited for.
 NEWS_US = 600_000_000
 # How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
-END_ATTEMPTS = 8
+END_ATTEMPTS = 20
 
 
 async def recent_starts(
@@ -97,6 +101,7 @@ class RebalanceHandler:
 
     Attributes:
         asks_store: partitions wait for what the store says of their start.
+        anew_total: how often a partition's states were set aside, as they were ahead of their log.
     """
 
     def __init__(
@@ -111,6 +116,7 @@ class RebalanceHandler:
         ready: asyncio.Event,
     ) -> None:
         self.asks_store = False
+        self.anew_total = 0
         self._role = role
         self._kernel = kernel
         self._ports = ports
@@ -142,7 +148,7 @@ class RebalanceHandler:
         partition = (self._role.main, number)
         generation = self._ports.consumer.generation
         async with self._changing:
-            await self._check_logs({partition: stored or 0})
+            stored = (await self._on_log({partition: stored or 0}))[partition] or None
             position = (await self._read_from({partition: stored or 0}))[partition]
             if generation != self._ports.consumer.generation or partition not in self._tracker.assigned():
                 return  # a rebalance has started it over, or taken it away
@@ -176,7 +182,7 @@ class RebalanceHandler:
             await self._end(tuple(committed))
             if generation != self._ports.consumer.generation:
                 return
-            positions = {**committed, **await self._begin(committed)}
+            positions = {**committed, **await self._begin(committed, set_back)}
             for partition, position in positions.items():
                 self._ports.consumer.seek(partition, position or 0)
 
@@ -186,7 +192,9 @@ class RebalanceHandler:
         if offsets and await self._ports.consumer.commit(offsets):
             self._tracker.committed(offsets)
 
-    async def _begin(self, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
+    async def _begin(
+        self, committed: Mapping[TopicPartition, int | None], set_back: Mapping[TopicPartition, int] = NOTHING
+    ) -> dict[TopicPartition, int | None]:
         numbers = self._numbers(committed)
         recent = await self._recent(committed)
         starts = {**{partition: offset or 0 for partition, offset in committed.items()}, **recent}
@@ -200,8 +208,8 @@ class RebalanceHandler:
             return positions
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
-            starts |= {partition: await self._stored(partition[1]) for partition in main}
-            await self._check_logs({partition: starts[partition] for partition in main})
+            stored = {partition: await self._stored(partition[1]) for partition in main}
+            starts |= await self._on_log(stored, set_back)
         if self._role.owns_states or self._kernel.needs().read_back.us > 0:
             others = [p for p in committed if p[0] in self._kernel.needs().read_back.topics]
             positions |= await self._read_from({partition: starts[partition] for partition in (*main, *others)})
@@ -290,20 +298,49 @@ class RebalanceHandler:
         finally:
             self.asks_store = False
 
-    async def _check_logs(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Refuse to start where the store is ahead of the log: new records would count as applied, unseen."""
-        ahead = {partition: stored for partition, stored in starts.items() if stored}
+    async def _on_log(
+        self, stored: Mapping[TopicPartition, int], set_back: Mapping[TopicPartition, int] = NOTHING
+    ) -> dict[TopicPartition, int]:
+        """Return where partitions go on: at their beginning where the store is ahead of the log.
+
+        New records would count as applied, unseen, and what was applied is not there to be known again.
+
+        Args:
+            stored: the offset of each.
+            set_back: where logs have gone on below what was read of them: they have grown beyond it since, perhaps.
+        """
+        ahead = {place: at for place, at in stored.items() if at > set_back.get(place, at)}
+        ahead |= await self._beyond_end({place: at for place, at in stored.items() if place not in ahead})
+        return {place: await self._anew(place, at) if place in ahead else at for place, at in stored.items()}
+
+    async def _beyond_end(self, stored: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return those whose log ends before the stored offset, whoever is asked."""
+        ahead = {place: at for place, at in stored.items() if at}
         positions = self._ports.positions
         assert positions is not None, "a role that owns states has log positions"
         for attempt in range(END_ATTEMPTS):
             if not ahead:
-                return
+                break
             await asyncio.sleep(BACKOFF_S if attempt else 0)
             asked = tuple(ahead)
             ends = await _persist(lambda: positions.ends(asked))  # noqa: B023  # called before the next round
-            ahead = {partition: stored for partition, stored in ahead.items() if stored > ends[partition]}
-        if ahead:
-            raise MisconfiguredError(_behind(ahead, ends))
+            ahead = {place: at for place, at in ahead.items() if at > ends[place]}
+        return ahead
+
+    async def _anew(self, place: TopicPartition, stored: int) -> int:
+        """Set a partition's states aside; returns where it goes on: elsewhere if another process has been here."""
+        store = self._ports.store
+        assert store is not None, "a role that owns states has a store"
+        if not await _persist(lambda: store.set_aside(place[1], stored)):
+            return await self._stored(place[1])
+        self.anew_total += 1
+        _log.error(
+            "%s-%d: the stored policy states are ahead of the log, at %d: the topic was deleted, or lost records. They "
+            "are set aside, and it is folded anew from what is there",
+            *place,
+            stored,
+        )
+        return 0
 
     async def _read_from(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         positions = self._ports.positions
@@ -317,15 +354,6 @@ async def _before_end(positions: LogPositions, partitions: list[TopicPartition])
 
 def _now_s() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _behind(stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:
-    listed = ", ".join(f"{topic}-{n} ends at {ends[topic, n]}, stored is {stored[topic, n]}" for topic, n in stored)
-    keys = " ".join(f"'{{<prefix>:{number}}}:states'" for _, number in stored)
-    return (
-        f"the stored policy states are ahead of the log ({listed}): the topic was deleted, or lost records. To learn "
-        f"anew, stop the role, `redis-cli del {keys}` with the deployment's prefix, and start it again"
-    )
 
 
 async def _persist(ask: Callable[[], Awaitable[_T]]) -> _T:

@@ -89,6 +89,13 @@ class StateStore(Protocol):
         """
         ...
 
+    async def set_aside(self, partition: int, offset: int) -> bool:
+        """Put the states of a partition where nobody reads them, if the stored offset is this one; tell whether it was.
+
+        Nothing is stored of the partition then. What was set aside before is gone.
+        """
+        ...
+
     async def close(self) -> None:
         """Disconnect."""
         ...
@@ -117,6 +124,7 @@ class StateTable:
         self.states: dict[StateKey, PolicyState] = {}
         self.offsets: dict[int, int] = {}
         self.tokens: dict[int, str] = {}
+        self.aside: dict[int, dict[StateKey, PolicyState]] = {}
 
     def find(self, keys: Iterable[StateKey]) -> StatesRead:
         """Return states and the offsets that they stand for."""
@@ -136,6 +144,16 @@ class StateTable:
         self.offsets[number], self.tokens[number] = write.offset, token
         return WriteResult(True, write.offset, token)
 
+    def put_aside(self, partition: int, offset: int) -> bool:
+        """Move the states of a partition out of the way if its offset is the expected one."""
+        if self.offsets.get(partition) != offset:
+            return False
+        self.aside[partition] = {key: state for key, state in self.states.items() if key.partition == partition}
+        self.states = {key: state for key, state in self.states.items() if key.partition != partition}
+        del self.offsets[partition]
+        self.tokens.pop(partition, None)
+        return True
+
 
 class MemoryStore(StateTable):
     """A store that lives and dies with the process."""
@@ -151,6 +169,10 @@ class MemoryStore(StateTable):
     async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Compare and set; see `StateStore`."""
         return self.compare_and_set(write, token)
+
+    async def set_aside(self, partition: int, offset: int) -> bool:
+        """Move states out of the way; see `StateStore`."""
+        return self.put_aside(partition, offset)
 
     async def close(self) -> None:
         """Do nothing."""

@@ -4,6 +4,7 @@
                                   /offset    → next offset of `observations`-<p> to apply, ":", the last write's token
 
 One hash, so that states and offset are read, evicted and lost together, never the ones without the other.
+    {<prefix>:<p>}:aside    the states that were ahead of their log, whole, where that has happened
     <prefix>:features:<source>/<key>   Features (bytes), where an application has a source in Redis (`RedisFeatures`)
 
 The braces put a partition's keys into one hash slot, so that scripts run on a Redis Cluster too.
@@ -74,6 +75,14 @@ redis.call('SET', KEYS[2], 'now field /offset of ' .. KEYS[1] .. '; start a newe
 return old .. ':'
 """
 
+# KEYS: states, where they are set aside. ARGV: expected offset.
+_SET_ASIDE = """
+local stored = redis.call('HGET', KEYS[1], '/offset') or ''
+if stored == '' or string.match(stored, '^%d*') ~= ARGV[1] then return 0 end
+redis.call('RENAME', KEYS[1], KEYS[2])
+return 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
@@ -106,6 +115,7 @@ class RedisStore:
         self._client = _client(settings)
         self._write = self._client.register_script(_COMPARE_AND_SET)
         self._offset = self._client.register_script(_OFFSET)
+        self._set_aside = self._client.register_script(_SET_ASIDE)
 
     async def read(self, keys: Iterable[StateKey]) -> StatesRead:
         """Read the states, one HMGET a partition in one round trip; see `stores.base.StateStore`."""
@@ -142,6 +152,12 @@ class RedisStore:
             accepted, stored = await self._write(keys=[self._key(write.partition, "states")], args=[*head, *states])
         offset = self._known(write.partition, stored)
         return WriteResult(bool(accepted), offset, stored.decode(errors="replace").partition(":")[2])
+
+    async def set_aside(self, partition: int, offset: int) -> bool:
+        """Rename the hash if its offset is this one; see `stores.base.StateStore`."""
+        keys = [self._key(partition, "states"), self._key(partition, "aside")]
+        async with self._answering(0):
+            return bool(await self._set_aside(keys=keys, args=[offset]))
 
     async def close(self) -> None:
         """Disconnect."""

@@ -3,6 +3,8 @@
     states    prefix, partition, name → when it was last taught, PolicyState (bytes)
     offsets   prefix, partition       → next offset of `observations`-<partition> to apply, the last write's token
 
+What was ahead of its log is set aside under the prefix `<prefix>/aside`.
+
 States and offset of a write stand in one transaction, and a read sees both of one moment. The file is in SQLite's
 write-ahead mode: who reads waits for nobody who writes. A crash of the machine may lose the last transactions, states
 and offset alike; the learner then folds again from the log.
@@ -43,6 +45,9 @@ _READ: Final = "SELECT value FROM states WHERE prefix = ? AND partition = ? AND 
 _OFFSET: Final = "SELECT next, token FROM offsets WHERE prefix = ? AND partition = ?"
 _ALL: Final = "SELECT name, substr(value, 1, ?), length(value) FROM states WHERE prefix = ? AND partition = ?"
 _FORGET: Final = "DELETE FROM states WHERE prefix = ? AND partition = ? AND name = ?"
+_ASIDE: Final = "/aside"  # behind the prefix
+_EMPTY: Final = "DELETE FROM {} WHERE prefix = ? AND partition = ?"
+_MOVE: Final = "UPDATE {} SET prefix = ? WHERE prefix = ? AND partition = ?"
 _PRUNE_S: Final = 10.0  # for which it waits for a learner that writes
 _PRIVATE: Final = 0o600  # contexts are people, sometimes
 
@@ -83,6 +88,10 @@ class SqliteStore:
     async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Compare and set in one transaction; see `stores.base.StateStore`."""
         return await self._call(lambda database: self._compare_and_set(database, write, token))
+
+    async def set_aside(self, partition: int, offset: int) -> bool:
+        """Give states and offset another prefix in one transaction; see `stores.base.StateStore`."""
+        return await self._call(lambda database: self._put_aside(database, partition, offset))
 
     async def close(self) -> None:
         """Close the file; what was asked for before is done first."""
@@ -142,6 +151,16 @@ class SqliteStore:
             place = self._prefix, write.partition, write.offset, token
             database.execute("INSERT OR REPLACE INTO offsets VALUES (?, ?, ?, ?)", place)
         return WriteResult(True, write.offset, token)
+
+    def _put_aside(self, database: sqlite3.Connection, partition: int, offset: int) -> bool:
+        aside = self._prefix + _ASIDE
+        with _transaction(database, "BEGIN IMMEDIATE"):
+            if self._stored(database, partition)[0] != offset:
+                return False
+            for table in ("states", "offsets"):
+                database.execute(_EMPTY.format(table), (aside, partition))
+                database.execute(_MOVE.format(table), (aside, self._prefix, partition))
+        return True
 
 
 def opened(file: Path, timeout_s: float) -> sqlite3.Connection:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
+
 import pytest
 
+from deploy.cli.load_stage import settings_of
+from deploy.state import desired
+from load.matrix.kinds import EVERY, asked, kind_of, told, truth
+from load.matrix.mixes import MIXED, PLAIN
 from load.matrix.runner import Row
-from load.matrix.setting import INSTANCES, KINDS
+from load.matrix.setting import INSTANCES, deployment
 from load.matrix.traffic import (
     CLEAN,
-    EVERY,
     GARBAGE,
     LATE,
     NEVER,
@@ -19,16 +25,20 @@ from load.matrix.traffic import (
     Traffic,
     are_served,
     is_query,
-    truth,
 )
 from load.scenarios.operation import matrix
-from schemas.records import Status
+from schemas.records import Prediction, Status
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from load.matrix.mixes import Mix
 
 WAYS = ("SIGTERM", "SIGKILL", "SIGSTOP")
 
 
 def test_every_role_is_broken_in_three_ways_three_times() -> None:
-    """Eight roles, and each way in rounds: the same one never twice in a row."""
+    """Nine roles, and each way in rounds: the same one never twice in a row."""
     for role in INSTANCES:
         rows = matrix.chosen((role,), is_short=False)[role]
         assert [row.name for row in rows] == [f"{role} {way}" for way in WAYS] * 3
@@ -53,11 +63,39 @@ def test_the_short_form_is_a_row_of_a_role_that_is_killed_one_that_stands_still_
     assert [row.part for row in rows] == ["selection", "learner", "brokers"]
 
 
-@pytest.mark.parametrize("turns", [(GARBAGE, STRAY, TWICE_ASKED, TWICE_TOLD, *NEVER, *LATE)])
-def test_what_is_special_about_a_query_is_one_thing_and_meets_every_application(turns: tuple[int, ...]) -> None:
-    """Of fifty; three applications take turns, and have no factor in common with that."""
+@pytest.mark.parametrize("mix", [PLAIN, MIXED])
+def test_what_is_special_about_a_query_is_one_thing_and_meets_every_application(mix: Mix) -> None:
+    """Of fifty, in which applications take turns."""
+    turns = (GARBAGE, STRAY, TWICE_ASKED, TWICE_TOLD, *NEVER, *LATE)
     assert len({*turns}) == len(turns)
-    assert EVERY % len(KINDS) != 0
+    for turn in turns:
+        assert {kind_of(mix.kinds, number) for number in range(turn, 10 * EVERY, EVERY)} == {*mix.kinds}
+
+
+@pytest.mark.parametrize("mix", [PLAIN, MIXED])
+def test_what_is_asked_is_what_skysail_run_would_start(mix: Mix, tmp_path: Path) -> None:
+    """Its models answer their sample, its graph and its mapping are sound, and their topics are the deployment's."""
+    settings = settings_of(deployment(mix, "mine", tmp_path, "127.0.0.1:1", "redis://127.0.0.1:1", 1), "", "")
+    assert {model.name for model in desired.models(settings)} == {*mix.functions}
+    assert [record.name for record in desired.applications(settings)] == [kind.application for kind in mix.kinds]
+
+
+def test_who_reads_others_topics_is_asked_and_told_in_json() -> None:
+    """In the deployment's own names, so that two runs do not meet."""
+    number = next(number for number in range(EVERY) if kind_of(MIXED.kinds, number).answers)
+    assert asked(MIXED.kinds, number, 0).value == b'{"id": "q%d", "value": %d}' % (number, number % 16)
+    assert told(MIXED.kinds, number, 0).value == b'{"id": "q%d", "label": %d}' % (number, truth(number))
+    mapping = next(each.mapping for each in MIXED.placed("mine") if each.mapping)
+    assert all(f'"mine.{topic}"' in mapping for topic in MIXED.topics)
+
+
+def test_a_query_is_late_from_when_it_was_meant_to_be_sent() -> None:
+    """What waits for a broker waits: the time counts, though it is handed to the client later."""
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic._start_us = time.time_ns() // 1000 - 60_000_000
+    answer = Prediction("q60", "sums", None, None, Status.DEFAULT, None, -1, 0.0, (), 0, 0, 0, 0)
+    traffic._answered(60, answer, 0)
+    assert 58_000 < traffic.latencies_ms[0] < 62_000
 
 
 def test_one_truth_in_five_is_neither_model_s_answer_alone() -> None:
@@ -79,7 +117,7 @@ def test_silence_is_no_service() -> None:
 
 def test_a_query_without_an_answer_is_not_answered_completely() -> None:
     """One answer to a hundred queries is a hundredth, whatever is garbage among them."""
-    traffic = Traffic("127.0.0.1:1", "none", KINDS, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
     traffic.first[0] = Status.COMPLETE
     asked = sum(map(is_query, range(100)))
     assert (asked, traffic.share_complete(0, 100)) == (96, 1 / 96)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from itertools import islice
@@ -175,6 +176,19 @@ async def test_a_restart_goes_on_where_it_was() -> None:
     (after,) = [course.comparison.evidence(0.05) for course in place.promoting.courses.values()]
     assert after == before
     assert before.pairs > 0
+
+
+async def test_what_is_folded_after_a_start_leaves_the_page_its_turns() -> None:
+    """Thousands of observations that come with one poll are folded a few at a time."""
+    place = Place()
+    for seen in islice(place.observations(), 5_000):
+        place.log.write(topics.OBSERVATIONS, seen.application.encode(), seen, place.now_us)
+    folding = asyncio.create_task(place.promoting.tick(place.now_us, {}))
+    turns = 0
+    while not folding.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= 5_000 / 100
 
 
 async def test_a_guard_over_its_limit_sends_it_back() -> None:

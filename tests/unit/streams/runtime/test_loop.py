@@ -1327,20 +1327,6 @@ def test_outcomes_of_batches_that_were_asked_before_a_failure_are_told_after_it(
     run(scene())
 
 
-def test_a_store_that_is_ahead_of_the_log_ends_the_role() -> None:
-    """After topics were recreated new records would count as applied; the message says which keys to delete."""
-
-    async def scene() -> None:
-        store, positions = FaultyStore(), FakePositions(2)
-        async with running(ScriptedKernel(), store=store, **{**OWNER, "positions": positions}) as s:
-            await elapse(1)
-            store.offsets[0], positions.end = 4, 3
-            with pytest.raises(MisconfiguredError, match=r"ends at 3, stored is 4.*<prefix>:0}:states"):
-                await s.consumer.rebalance()
-
-    run(scene())
-
-
 def test_topics_that_a_kernel_pauses_are_left_unread() -> None:
     """The others are read on."""
 
