@@ -40,7 +40,7 @@ CHANGES: Final = ("noise", "turned", "classes", "speakers")
 _OURS, _KS = "watch", "ks_windows"
 _RIVER: Final = {"adwin": "ADWIN", "page_hinkley": "PageHinkley", "kswin": "KSWIN"}
 DETECTORS: Final = (_OURS, *_RIVER, _KS)
-_BEFORE, _AFTER = 3_000, 1_500  # rows
+_BEFORE, _AFTER = 2_500, 1_000  # rows
 _A_MINUTE: Final = 50  # rows of the watch's sample
 _WINDOW: Final = 200  # rows that Kolmogorov and Smirnov's test looks at
 _CHANCE: Final = 0.05  # as Alibi Detect's
@@ -113,7 +113,7 @@ def streams_of(seed: int) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
 
 def _wide(held: Any) -> str:
     """Return the name of the array of rows among those of a file."""
-    return next(name for name in held.files if held[name].ndim == 2)
+    return str(next(name for name in held.files if held[name].ndim == 2))
 
 
 def _drawn(

@@ -12,8 +12,10 @@ inference, 2020). There is one such quotient for each time s at which a change m
 Shin, Ramdas and Rinaldo (2022). A year has `STARTS` of them. All of all columns together are above `sure(columns)` with
 probability `A_YEAR` at most.
 
-Values that come in runs, or by the hour of the day, say less than independent ones. How much less is seen in blocks
-before the window: evidence is divided by as much as their counts vary more than those of independent values would.
+Values that come in runs, or by the hour of the day, say less than independent ones. How much less is seen before the
+window, in minutes, in windows of the same length, and in hours: evidence is divided by as much as their counts vary
+more than those of independent values would. It counts still less where that is seen in few of them, as in Student's
+t.
 """
 
 from __future__ import annotations
@@ -65,6 +67,13 @@ def dispersion(blocks: Counts) -> NDArray[np.float64]:
     expected = sizes * shares
     squares = np.where(expected > 0, (blocks - expected) ** 2 / np.maximum(expected, 1e-9), 0.0).sum(axis=(0, -1))
     return np.asarray(np.maximum(1.0, squares / (used * np.maximum((sizes[..., 0] > 0).sum(axis=0) - 1, 1))))
+
+
+def tempered(found: NDArray[np.float64], blocks: Counts) -> NDArray[np.float64]:
+    """Return what is left of evidence, given how much the counts of earlier blocks (n, columns, bins) vary."""
+    used = np.maximum((blocks.sum(axis=0) > 0).sum(axis=-1) - 1, 1)
+    freedom = used * np.maximum((blocks.sum(axis=-1) > 0).sum(axis=0) - 1, 1)
+    return np.asarray(freedom / 2 * np.log1p(2 * np.maximum(found, 0.0) / (dispersion(blocks) * freedom)))
 
 
 def _forecast(counts: Counts) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from streams.control.drift.bins import BINS, ColumnBins
-from streams.control.drift.evidence import dispersion, log_evidence, sure
+from streams.control.drift.evidence import log_evidence, sure, tempered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,8 @@ MINUTES: Final = 240
 _WINDOWS: Final = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 200)
 _LATELY: Final = 10  # minutes
 FEW_MINUTES: Final = 30  # with values, before a window: how much they vary says little else
-FEW_HOURS: Final = 3  # or as many hours, as after a start
+FEW_WINDOWS: Final = 8  # as long as the window, before it
+FEW_HOURS: Final = 4  # or as many hours, as after a start
 # A shift of less wakes nobody, however sure it is: the share of the values that are in other bins than before.
 LEAST: Final = 0.1
 USUAL_AFTER: Final = 720  # minutes: then what has moved is how it is
@@ -50,7 +51,18 @@ class DriftTrail:
             application's own is "".
     """
 
-    __slots__ = ("_before", "_columns", "_hour", "_hours", "_minutes", "_places", "evidence", "moved", "onset")
+    __slots__ = (
+        "_before",
+        "_columns",
+        "_hour",
+        "_hours",
+        "_length",
+        "_minutes",
+        "_places",
+        "evidence",
+        "moved",
+        "onset",
+    )
 
     def __init__(self) -> None:
         self._places: dict[DriftColumn, int] = {}
@@ -59,6 +71,7 @@ class DriftTrail:
         self._hours: deque[Counts] = deque(maxlen=HOURS)
         self._hour = -1  # of the last of them
         self._before: Counts | None = None  # all counts before the onset
+        self._length = 1  # of the window that told of it
         self.onset: int | None = None
         self.moved: list[MovedColumn] = []
         self.evidence: dict[str, float] = {}
@@ -120,7 +133,9 @@ class DriftTrail:
         far = _distance(was, now)
         known = [(column, place) for column, place in self._places.items() if place < count]
         held = [(far[place], column, place) for column, place in known if far[place] >= LEAST]
-        sure_of = self._surely(before, self._since()[:count], self._blocks(self.onset)) >= sure(count)
+        blocks = self._blocks(self.onset)
+        length = min(self._length, max(1, len(blocks) // FEW_WINDOWS))
+        sure_of = self._surely(before, self._since()[:count], blocks, length) >= sure(count)
         return [
             MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()))
             for _, column, place in sorted(held, reverse=True)
@@ -133,7 +148,7 @@ class DriftTrail:
         best, onset, needed = 0.0, None, sure(len(self._columns))
         for length in self._lengths(len(blocks)):
             window = blocks[-length:].sum(axis=0)
-            found = self._surely(whole - window, window, blocks[:-length])
+            found = self._surely(whole - window, window, blocks[:-length], length)
             far = _distance(_shares(whole - window), _shares(window)) >= LEAST
             for column, place in self._places.items():
                 told = max(0.0, float(found[place])) / needed if far[place] else 0.0
@@ -141,7 +156,7 @@ class DriftTrail:
                 if told >= 1.0 and told > best:
                     best, onset = told, length
         if onset is not None:
-            self.onset = self._minutes[-onset][0]
+            self.onset, self._length = self._minutes[-onset][0], onset
             self._before = whole - blocks[-onset:].sum(axis=0)
 
     def _look_for_return(self, minute: int) -> None:
@@ -163,24 +178,28 @@ class DriftTrail:
         self.onset = self._before = None
 
     def _lengths(self, count: int) -> Iterator[int]:
-        few = 0 if len(self._hours) >= FEW_HOURS else FEW_MINUTES
-        yield from (length for length in _WINDOWS if count - length >= few)
+        for length in _WINDOWS:
+            few = 0 if len(self._hours) >= FEW_HOURS else max(FEW_MINUTES, FEW_WINDOWS * length)
+            if count - length >= few:
+                yield length
 
-    def _surely(self, before: Counts, window: Counts, blocks: Counts) -> NDArray[np.float64]:
+    def _surely(self, before: Counts, window: Counts, blocks: Counts, length: int) -> NDArray[np.float64]:
         """Return the evidence of each column that a window is of other shares, as values in runs bring it, too.
 
         Args:
             before: counts of all before the window.
             window: counts.
             blocks: the minutes before the window that are known one by one.
+            length: of the window, in minutes: windows before it are as long.
         """
         found = log_evidence(before, window)
         if found.max(initial=0.0) < sure(len(before)):  # what runs take away changes nothing
             return found
-        spread = dispersion(blocks)
-        if len(self._hours) > 1:
-            spread = np.maximum(spread, dispersion(self._past()))
-        return np.asarray(found / spread[: len(before)])
+        whole = blocks[len(blocks) % length :]
+        windows = whole.reshape(-1, length, *whole.shape[1:]).sum(axis=1)
+        known = [blocks, windows, self._past()] if len(self._hours) >= FEW_HOURS else [blocks, windows]
+        left = [tempered(found, each[:, : len(before)]) for each in known if len(each) > 1]
+        return np.min([found, *left], axis=0)
 
     def _blocks(self, until: int | None = None) -> Counts:
         found = [counts for minute, counts in self._minutes if until is None or minute < until]
