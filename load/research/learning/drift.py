@@ -20,7 +20,7 @@ import numpy as np
 
 from load.figures import FAULTS, NONE, SHOWN, Better, Figures, Kind, at_most
 from load.harness.data import DATA
-from load.models.training import digits, scored
+from load.models.training import Digits, digits, forest, scored
 from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
@@ -40,9 +40,10 @@ CHANGES: Final = ("noise", "turned", "classes", "speakers")
 _OURS, _KS = "watch", "ks_windows"
 _RIVER: Final = {"adwin": "ADWIN", "page_hinkley": "PageHinkley", "kswin": "KSWIN"}
 DETECTORS: Final = (_OURS, *_RIVER, _KS)
-_BEFORE, _AFTER = 2_500, 1_000  # rows
+_BEFORE, _AFTER = 4_000, 1_000  # rows
 _A_MINUTE: Final = 50  # rows of the watch's sample
 _WINDOW: Final = 200  # rows that Kolmogorov and Smirnov's test looks at
+_TREES: Final = 50
 _CHANCE: Final = 0.05  # as Alibi Detect's
 _FSDD: Final = DATA / "labelled/fsdd_mfcc.npz"
 _DECISION: Final = Decision((0,), 0, NAME, "single()", ("forest",), (1.0,))
@@ -97,33 +98,27 @@ def _played(seed: int) -> tuple[dict[str, float], str]:
 def streams_of(seed: int) -> dict[str, tuple[list[Tensor], list[Tensor]]]:
     """Return rows and a model's scores for them, by change; without its files there are no speakers."""
     random, data = np.random.default_rng(seed), digits()
-    forest, _ = scored(data)
+    model, _ = scored(data)
     images = data.test_x
     turned = np.rot90(images.reshape(-1, 8, 8), axes=(1, 2)).reshape(len(images), -1).astype(np.float32)
     noise = np.clip(images + random.normal(0.0, 0.4, images.shape), 0.0, 1.0).astype(np.float32)
     pairs = {"noise": (images, noise), "turned": (images, turned), "classes": (images, images[data.test_y < 5])}
-    found = {name: _drawn(*pair, forest.predict_proba, random) for name, pair in pairs.items()}
+    found = {name: _drawn(*pair, model.predict_proba, random) for name, pair in pairs.items()}
     if _FSDD.exists():
         with np.load(_FSDD, allow_pickle=False) as held:
-            rows, speakers = held[_wide(held)].astype(np.float32), held["speaker"]
+            rows, labels, speakers = held["X"].astype(np.float32), held["digit"].astype(np.int64), held["speaker"]
         of_first = np.isin(speakers, np.unique(speakers)[:3])
-        found["speakers"] = _drawn(rows[of_first], rows[~of_first], None, random)
+        model = forest(Digits(rows[of_first][::2], labels[of_first][::2], rows[:0], labels[:0]), _TREES)
+        found["speakers"] = _drawn(rows[of_first][1::2], rows[~of_first], model.predict_proba, random)
     return found
 
 
-def _wide(held: Any) -> str:
-    """Return the name of the array of rows among those of a file."""
-    return str(next(name for name in held.files if held[name].ndim == 2))
-
-
 def _drawn(
-    before: NDArray[Any], after: NDArray[Any], score: Callable[[Any], Any] | None, random: np.random.Generator
+    before: NDArray[Any], after: NDArray[Any], score: Callable[[Any], Any], random: np.random.Generator
 ) -> tuple[list[Tensor], list[Tensor]]:
-    rows = np.concatenate(
-        [before[random.integers(0, len(before), _BEFORE)], after[random.integers(0, len(after), _AFTER)]]
-    )
-    scores = [] if score is None else [Tensor.of(each) for each in score(rows)]
-    return [Tensor.of(row) for row in rows], scores
+    drawn = [part[random.integers(0, len(part), count)] for part, count in ((before, _BEFORE), (after, _AFTER))]
+    rows = np.concatenate(drawn)
+    return [Tensor.of(row) for row in rows], [Tensor.of(each) for each in score(rows)]
 
 
 def _prediction(scores: Tensor) -> Prediction:
@@ -135,8 +130,10 @@ def _prediction(scores: Tensor) -> Prediction:
 def columns_of(rows: Sequence[Tensor], scores: Sequence[Tensor]) -> NDArray[np.float64]:
     """Return the numbers (rows, columns) that the watch sees, and the answers as numbers."""
     made = [of_query(Query("q", NAME, row)) for row in rows]
-    told: list[dict[Any, Any]] = [of_prediction(_prediction(each)) for each in scores] or [{} for _ in rows]
-    return np.array([[float(value) for value in (*a.values(), *b.values())] for a, b in zip(made, told, strict=True)])
+    told = [of_prediction(_prediction(each)) for each in scores]
+    return np.array(
+        [[float(value or 0) for value in (*a.values(), *b.values())] for a, b in zip(made, told, strict=True)]
+    )
 
 
 def _watched(rows: Sequence[Tensor], scores: Sequence[Tensor]) -> Told:
@@ -145,10 +142,10 @@ def _watched(rows: Sequence[Tensor], scores: Sequence[Tensor]) -> Told:
     since = time.process_time()
     for place in range(0, len(rows), _A_MINUTE):
         now_us = place // _A_MINUTE * MINUTE_US
-        for row in rows[place : place + _A_MINUTE]:
-            watch.query(Query("q", NAME, row), now_us)
         for each in scores[place : place + _A_MINUTE]:
             watch.prediction(_prediction(each), now_us)
+        for row in rows[place : place + _A_MINUTE]:
+            watch.query(Query("q", NAME, row), now_us)
         watch.judge(NAME, now_us)
         if (told := bool(watch.drifted())) and place >= _BEFORE:
             return Told(false, place + _A_MINUTE - _BEFORE, (time.process_time() - since) * 1e6 / (place + _A_MINUTE))
