@@ -8,7 +8,7 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from load.scenarios.learning import costs, freshness_tables, learn
-from load.scenarios.operation import hostile, idle, matrix, replayed, rollout, soak, story, takeover
+from load.scenarios.operation import guardrails, hostile, idle, matrix, replayed, rollout, soak, story, takeover
 from load.scenarios.rate import floor, loop, overload, processes
 from load.scenarios.scale import scale_tables
 
@@ -38,6 +38,7 @@ _OWN: tuple[Scenario, ...] = (
     costs.SCENARIO,
     idle.SCENARIO,
     story.SCENARIO,
+    guardrails.SCENARIO,
 )
 
 

@@ -21,7 +21,7 @@ import os
 import random
 import secrets
 from itertools import islice, repeat
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from schemas import topics
@@ -31,7 +31,7 @@ from schemas.framing import peek_id
 from schemas.ids import DRAWN_BITS
 from schemas.ids import query_id as drawn_id
 from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
-from schemas.records import Features, Feedback, Prediction, Query
+from schemas.records import Features, Feedback, MetricFeedback, Prediction, Query
 from schemas.rows import each_input
 from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
@@ -452,6 +452,26 @@ class Client:
         record = Feedback(query_id, true, loss, self._clock.now_us(), weight)
         await self.send_feedback(((record, known),))
 
+    async def measure(
+        self, prediction: Prediction | str, metric: str, value: float, *, context: str | None = None
+    ) -> None:
+        """Report what a metric of the application came to, beside the label or loss: nobody learns from it.
+
+        Args:
+            prediction: the answer, or the id of its query, as from another process.
+            metric: its name, as `metrics` of the application has it.
+            value: in the metric's unit.
+            context: as in `feedback`.
+
+        Raises:
+            ValueError: the value is no finite number, or the context is not the prediction's.
+            TypeError: `prediction` is neither a prediction nor an id.
+        """
+        if not isfinite(value):
+            raise ValueError(f"a metric's value is a finite number, not {value}")
+        query_id, known = _asked(prediction, context)
+        await self.send_feedback(((MetricFeedback(query_id, metric, float(value), self._clock.now_us()), known),))
+
     async def set_features(self, source: str, features: Mapping[str, Iterable[float]]) -> None:
         """Write features of an application's source to their topic, by key; returns when they are acknowledged.
 
@@ -517,7 +537,7 @@ class Client:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
         await self._produce(topics.QUERIES, ((query, query.context) for query in queries), headers)
 
-    async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def send_feedback(self, feedback: Iterable[tuple[Feedback | MetricFeedback, str | None]]) -> None:
         """Send many feedbacks, each with the context that its query had; returns when they are acknowledged."""
         await self._produce(topics.FEEDBACK, feedback)
 
@@ -527,7 +547,7 @@ class Client:
         return lambda: self._listeners.remove(listener)
 
     async def _produce(
-        self, topic: str, items: Iterable[tuple[Query | Feedback, str | None]], headers: Headers = ()
+        self, topic: str, items: Iterable[tuple[Query | Feedback | MetricFeedback, str | None]], headers: Headers = ()
     ) -> None:
         self._check_here()
         made = [(_key(record.query_id, context), context, self._encoded(record)) for record, context in items]
@@ -552,7 +572,7 @@ class Client:
                 raise told
         return refused
 
-    def _encoded(self, record: Query | Feedback) -> bytes:
+    def _encoded(self, record: Query | Feedback | MetricFeedback) -> bytes:
         try:
             value = self._codec.encode(record)
         except OversizedError as error:

@@ -72,4 +72,5 @@ class SyncClient:
     predict = _waiting(Client.predict)
     predict_many = _waiting(Client.predict_many)
     feedback = _waiting(Client.feedback)
+    measure = _waiting(Client.measure)
     set_features = _waiting(Client.set_features)

@@ -269,7 +269,8 @@ def _worded(value: object) -> str:
 
 def _several(values: Sequence[object]) -> str:
     """Return values one after the other; sources, stages and metrics with their fields, in brackets."""
-    return ", ".join(f"({_worded(one._asdict())})" if hasattr(one, "_asdict") else str(one) for one in values) or UNSET
+    fields = [one._asdict() if hasattr(one, "_asdict") else one for one in values]
+    return ", ".join(f"({_worded(one)})" if isinstance(one, dict) else str(one) for one in fields) or UNSET
 
 
 @app.command()

@@ -16,11 +16,15 @@ from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
 from streams.evaluation.candidate import candidate
 from streams.evaluation.evaluation import evaluate as judged
+from streams.evaluation.measured import metrics_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deploy.config.settings import Settings
     from streams.evaluation.evaluation import Evaluation
     from streams.evaluation.history import KnownApplication
+    from streams.evaluation.measured import MetricJudgement
 
 EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
@@ -83,14 +87,15 @@ def evaluate(
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
     least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
+    beside = metrics_of(past, policy, window, alpha)
     if html is not None:
         from deploy.evaluation.page import page  # its plots need matplotlib, which the figures do without
 
         html.write_text(page(found), encoding="utf-8")
     if as_json:
-        print_json(words.as_json(found))
+        print_json(words.as_json(found) | {"metrics": [one._asdict() for one in beside]})
     else:
-        _print(found)
+        _print(found, beside)
         if html is not None:
             echo(f"page: {html}")
 
@@ -104,7 +109,7 @@ def _history(settings: Settings, folder: Path | None, of_live: str | None, appli
     return recorded(folder, codec_for(settings), application)
 
 
-def _print(found: Evaluation) -> None:
+def _print(found: Evaluation, beside: Sequence[MetricJudgement]) -> None:
     for line in words.story(found):
         echo(line)
     echo()
@@ -115,4 +120,7 @@ def _print(found: Evaluation) -> None:
         echo(line)
     echo("", f"at all times at once, {1 - found.alpha:.0%}:")
     print_table(("", "loss and bounds"), words.bounds(found))
+    if beside:
+        echo("", "metrics, bounds at all times at once:")
+        print_table(words.METRIC_HEADS, words.metrics(beside))
     echo("", found.recommendation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -20,7 +21,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.jsonable import feedback_from_json, to_json
-from schemas.records import Observation, Observations
+from schemas.records import MetricFeedback, Observation, Observations
 from streams.runtime.kafka.log_reader import KafkaTail
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ skysail feedback 5f0c... --label 3
 skysail feedback 5f0c... --loss 0.25 --context user-17
 skysail feedback 5f0c... --label 3 --wait 5
 skysail feedback 5f0c... --label 3 --weight 5   counts five times as much, up to the application's max_weight
+skysail feedback 5f0c... --metric revenue --value 12.5
 skysail feedback tell check --label 3   of a query whose id is the name of a command
 skysail feedback check fraud            the last hundred records of each topic of feedback
 """
@@ -89,6 +91,8 @@ def check(settings: Settings, name: str, count: int, *, as_json: bool) -> None:
 @click.option("--label", help="The true answer: a number, a text, or a list of scores ('\"3\"' is a text).")
 @click.option("--loss", type=click.FloatRange(0, 1), help="The loss of the answer, instead of a label.")
 @click.option("--weight", type=click.FloatRange(0, min_open=True), help="How much it counts; by default 1.")
+@click.option("--metric", help="A metric of its application, instead of a label; --value has what it came to.")
+@click.option("--value", type=float, help="Of the metric, in its unit.")
 @click.option("--context", help="The query's context, if it had one.")
 @click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, help="Seconds to wait for its outcome.")
 @json_option
@@ -100,6 +104,8 @@ def tell(
     label: str | None,
     loss: float | None,
     weight: float | None,
+    metric: str | None,
+    value: float | None,
     context: str | None,
     wait_s: float,
     as_json: bool,
@@ -110,8 +116,11 @@ def tell(
     `unmatched`. After the application's window it is `late`. A second feedback for the same query is counted and
     skipped. With --wait the exit code is 1 if no observation came of it in time.
     """
+    if metric is not None:
+        _measure(settings, MetricFeedback(query_id, metric, _valued(value), time.time_ns() // 1000), context)
+        return
     if (label is None) == (loss is None):
-        raise UsageError("give either --label or --loss")
+        raise UsageError("give either --label or --loss, or --metric and --value")
     record = _record(query_id, label, loss, weight)
     fate = asyncio.run(_tell(settings, codec_for(settings), record, context=context, wait_s=wait_s))
     if as_json:
@@ -123,6 +132,21 @@ def tell(
         echo(_line(settings, fate, wait_s, context))
     if wait_s and fate.observation is None:
         raise SystemExit(1)
+
+
+def _valued(value: float | None) -> float:
+    if value is None or not isfinite(value):
+        raise UsageError("--metric needs --value, a number in its unit")
+    return value
+
+
+def _measure(settings: Settings, record: MetricFeedback, context: str | None) -> None:
+    async def tell_it() -> None:
+        async with asking(settings, codec_for(settings)) as client:
+            await client.send_feedback([(record, context)])
+
+    asyncio.run(tell_it())
+    echo(f"sent: {record.metric} {record.value:g}; see it with skysail tail observations")
 
 
 def _record(query_id: str, label: str | None, loss: float | None, weight: float | None = None) -> Feedback:

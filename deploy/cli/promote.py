@@ -17,6 +17,7 @@ from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
 from deploy.terminal import echo
 from schemas.records import Application, Candidate, Model
+from streams.promotion.guardrails import NONE, guardrails, told, watched_of
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import POLICY, VERSION, step
 from streams.promotion.verdict import GUARDS, WHOLE, Action, Verdict, bounds, fault_of_plan, proof
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Promotion
     from streams.promotion.evidence import Evidence
+    from streams.promotion.guardrails import Guardrails
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -101,7 +103,9 @@ def version_plan(settings: Settings, codec: Codec, name: str, **given: Any) -> C
         raise UsageError(f"there is no version {version} of {model}; there are: {', '.join(known)}")
     if version == serving.version:
         raise UsageError(f"{model} {version} serves already; name another version: {', '.join(known)}")
-    return _checked(Candidate(VERSION, model, version, serving.version, **_fields(**given)))
+    asking = [each for each in catalog.read(settings, codec, Application).values() if model in each.models]
+    metrics = tuple([watched for each in asking for watched in watched_of(each)])
+    return _checked(Candidate(VERSION, model, version, serving.version, **_fields(**given), metrics=metrics))
 
 
 def policy_plan(settings: Settings, codec: Codec, name: str, policy: str, **given: Any) -> Candidate:
@@ -118,7 +122,7 @@ def policy_plan(settings: Settings, codec: Codec, name: str, policy: str, **give
     present = candidates.policy_of(application)
     if wanted == present:
         raise UsageError(f"application {name} has the policy {present} already")
-    return _checked(Candidate(POLICY, name, wanted, present, **_fields(**given)))
+    return _checked(Candidate(POLICY, name, wanted, present, **_fields(**given), metrics=watched_of(application)))
 
 
 def _fields(since: float | None, *, steps: str = "0,1", dwell: float = 0.0, **others: Any) -> dict[str, Any]:
@@ -149,20 +153,23 @@ def take_over(
     with shown(None if as_json else Console(stderr=True)) as progress:
         heard = Heard(plan)
         comparison = compared(settings, codec, plan, application, learns_along=False, progress=progress, heard=heard)
-    evidence = comparison.evidence(plan.alpha)
-    is_proven = evidence.lower > -plan.tolerance
+    evidence, beside = comparison.evidence(plan.alpha), guardrails(plan, comparison)
+    is_proven = evidence.lower > -plan.tolerance and not beside.lacks
     if not is_proven and not unproven:
-        raise UsageError(refusal(plan, evidence, never_compared(settings, codec, plan, application), heard.lacks))
+        never = never_compared(settings, codec, plan, application)
+        raise UsageError(refusal(plan, evidence, never, heard.lacks, beside))
     reason = proof(plan, evidence) if is_proven else "without evidence, as asked"
     if plan.kind == POLICY and not candidates.is_apprentice(settings, codec, plan):
         echo(anew(plan), err=True)
-    taken = step(plan, Verdict(Action.PROMOTE, WHOLE, reason), evidence, time.time_ns() // 1000)
+    verdict = Verdict(Action.PROMOTE, WHOLE, reason)
+    taken = step(plan, verdict, evidence, time.time_ns() // 1000, metrics=beside.metrics)
     candidates.carry_out(settings, codec, taken, plan.holdback)
     candidates.note(settings, codec, taken)
     if as_json:
-        print_json(taken._asdict())
+        print_json(taken._asdict() | {"metrics": [one._asdict() for one in taken.metrics]})
         return
-    echo(f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {_comparisons(evidence)}")
+    said = f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {_comparisons(evidence)}"
+    echo(said, *[f"  {line}" for line in metric_lines(beside)])
     echo(f"to go back: {_back(plan)}")
 
 
@@ -189,7 +196,12 @@ def never_compared(settings: Settings, codec: Codec, plan: Candidate, applicatio
     return hindrance(plan, asking, None if serving is None else serving.shares.get(plan.candidate))
 
 
-def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "") -> str:
+def metric_lines(beside: Guardrails) -> list[str]:
+    """Return a line for each metric: by how much the candidate is better or worse, with bounds, in its unit."""
+    return [f"{one.application} {one.metric}: {told(one)}" for one in beside.metrics]
+
+
+def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "", beside: Guardrails = NONE) -> str:
     """Say what is missing before a candidate may take over.
 
     Args:
@@ -197,6 +209,7 @@ def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "
         evidence: on it.
         never: why nothing that is deployed can compare the two; empty = something can.
         lacks: what the observations lack for it; empty = nothing.
+        beside: what its metrics say.
     """
     more = {None: "no number of such comparisons would be enough", 0: "enough"}.get(
         evidence.missing, f"about {evidence.missing or 0:,} more needed"
@@ -210,8 +223,11 @@ def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "
             said += f": {never or lacks}"
         if plan.kind == VERSION and not never:
             said += f"; let it see the queries: skysail model promote {plan.name}@{plan.candidate} --shadow"
+    elif evidence.lower > -plan.tolerance and beside.lacks:
+        said = f"{_named(plan)} is better than {plan.incumbent} by its loss: {bounds(evidence)}; but {beside.lacks}"
     elif evidence.upper < 0.0:
         said = f"{_named(plan)} is worse than {plan.incumbent}: {known}; {bounds(evidence)}"
+    said = "; ".join((said, *metric_lines(beside)))
     return f"{said}. To let it take over all the same: --yes-without-evidence"
 
 
@@ -239,7 +255,8 @@ def leave_to_control(settings: Settings, codec: Codec, plan: Candidate, *, as_js
     candidates.want(settings, codec, plan)
     why = never_compared(settings, codec, plan)
     if as_json:
-        print_json(asdict(plan) | {"cannot_be_compared": why})
+        metrics = [one._asdict() for one in plan.metrics]
+        print_json(asdict(plan) | {"metrics": metrics, "cannot_be_compared": why})
         return
     shares = ", ".join(f"{share:g}" for share in plan.steps)
     if plan.kind == VERSION:
@@ -280,10 +297,12 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
     plan = next((p for p in candidates.wanted(settings, codec).values() if (p.kind, p.name) == (kind, name)), None)
     if plan is not None and not _is_over(plan, taken):
         heard = Heard(plan)
-        evidence = compared(settings, codec, plan, learns_along=True, heard=heard).evidence(plan.alpha)
+        comparison = compared(settings, codec, plan, learns_along=True, heard=heard)
+        evidence = comparison.evidence(plan.alpha)
         echo(
             "",
             f"candidate {_named(plan)}: {_comparisons(evidence)} with {plan.incumbent}; {bounds(evidence)}",
+            *[f"  {line}" for line in metric_lines(guardrails(plan, comparison))],
         )
         if not evidence.pairs and (why := never_compared(settings, codec, plan) or heard.lacks):
             echo(f"it cannot be compared: {why}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -86,12 +87,26 @@ def shown(message: Message, record: type | None, codec: Codec, *, is_text: bool 
     if record is None:
         return [about | {"value": _text(value) if is_text else base64.b64encode(value).decode()}]
     try:
-        is_keyed = record is records.Feedback and peek_id(value) == ""  # about a context's last answer
-        decoded: object = codec.decode(records.KeyedFeedback if is_keyed else record, value)
+        decoded = _decoded(value, record, codec)
     except DecodeError as error:
         return [about | {"value": _text(value), "undecodable": str(error)}]
-    several = decoded.items if isinstance(decoded, records.Observations) else (decoded,)
+    several = decoded.items if isinstance(decoded, records.Observations | records.Measurements) else (decoded,)
     return [about | {"value": to_json(one)} for one in several]
+
+
+def _decoded(value: bytes, record: type, codec: Codec) -> object:
+    """Return what a value is, of topics whose values are of several kinds, too; the first fault, if it is none."""
+    is_keyed = record is records.Feedback and peek_id(value) == ""  # about a context's last answer
+    kind = records.KeyedFeedback if is_keyed else record
+    try:
+        found: object = codec.decode(kind, value)
+    except DecodeError:
+        if record is not records.Feedback:
+            raise
+        with suppress(DecodeError):
+            return codec.decode(records.MetricFeedback, value)
+        raise
+    return codec.decode(records.Measurements, value) if found == records.Observations(()) else found
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:

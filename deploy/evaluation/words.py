@@ -10,11 +10,13 @@ from policies.estimators.errors import EstimateError, TooFewError
 from policies.estimators.estimate import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from streams.evaluation.evaluation import Evaluation, Interval
+    from streams.evaluation.measured import MetricJudgement
 
 HEADS = ("estimator", "loss", "error", "interval", "samples", "largest", "note")
+METRIC_HEADS = ("metric", "served", "candidate", "candidate - served", "decisions", "guardrail")
 _SHARES = (0.5, 0.9, 0.99)
 
 
@@ -96,6 +98,21 @@ def bounds(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
             mean, low, high = [1_000 * evaluation.worth * loss for loss in interval]
             priced = f"{mean:,.2f}, {low:,.2f} to {high:,.2f} {evaluation.unit}"
             yield f"{name}, cost per 1,000", priced.rstrip()
+
+
+def metrics(judged: Iterable[MetricJudgement]) -> list[tuple[str, ...]]:
+    """Return the table of metrics, a row each, in their units."""
+    return [
+        (
+            each.metric,
+            f"{each.served:.4g}",
+            f"{each.candidate:.4g}",
+            f"{each.difference:+.4g}, {each.low:+.4g} to {each.high:+.4g} {each.unit}".rstrip(),
+            f"{each.decisions:,}",
+            "" if each.guardrail is None else f"{each.guardrail:g} worse: {each.verdict}",
+        )
+        for each in judged
+    ]
 
 
 def _bounded(interval: Interval) -> str:

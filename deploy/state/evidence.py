@@ -13,18 +13,19 @@ from schemas.errors import DecodeError
 from schemas.records import Observations
 from streams.operators.join.kernel import JoinerSettings
 from streams.promotion.copies import Copies
+from streams.promotion.guardrails import measurements
 from streams.promotion.lifecycle import comparison
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from deploy.config.settings import Settings
     from deploy.process.progress import Progress
     from schemas.codec import Codec
-    from schemas.records import Candidate, Observation
+    from schemas.records import Candidate, Measurement, Observation
     from streams.operators.contract import Record
+    from streams.promotion.evidence import Comparison
     from streams.promotion.hindrance import Heard
-    from streams.promotion.lifecycle import Comparison
 
 _TOLD = 1_000  # observations between two words on the progress
 
@@ -64,7 +65,7 @@ def compared(
         if heard is not None and application in ("", seen.application):
             heard.take(seen)
 
-    fold(settings, codec, take, plan.since_us, progress or Silent())
+    fold(settings, codec, take, plan.since_us, progress or Silent(), measure=found.measure if plan.metrics else None)
     return found
 
 
@@ -75,6 +76,7 @@ def fold(
     since_us: int,
     progress: Progress,
     most: int = 0,
+    measure: Callable[[Measurement, int], None] | None = None,
 ) -> None:
     """Tell each observation since a time once, with its record's timestamp.
 
@@ -85,6 +87,7 @@ def fold(
         since_us: the time.
         progress: is told how far it is.
         most: about so many records of the newest are read; 0 = all.
+        measure: is told what metrics came to, likewise; None = nobody is.
 
     Raises:
         UsageError: there is no topic of observations.
@@ -95,18 +98,23 @@ def fold(
     copies, count = Copies(window.memory_us, settings.control.ids_mib << 20), 0
     progress.waits("the observations")
     with answering(settings):
-        for record, seen in _observations(settings, codec, since_us, most):
-            count += 1
-            if count % _TOLD == 0:
-                progress.waits("the observations", f"{count:,} read")
-            if not copies.has(seen.query_id, record.timestamp_us, record.partition):
-                take(seen, record.timestamp_us)
+        for record, several in _observations(settings, codec, since_us, most):
+            if not several and measure is not None:
+                for measured in measurements(codec, record, copies):
+                    measure(measured, record.timestamp_us)
+            for seen in several:
+                count += 1
+                if count % _TOLD == 0:
+                    progress.waits("the observations", f"{count:,} read")
+                if not copies.has(seen.query_id, record.timestamp_us, record.partition):
+                    take(seen, record.timestamp_us)
     progress.done(f"{count:,} observations read")
 
 
-def _observations(settings: Settings, codec: Codec, since_us: int, most: int) -> Iterator[tuple[Record, Observation]]:
-    """Yield what was observed since a time, with the records that hold it."""
+def _observations(
+    settings: Settings, codec: Codec, since_us: int, most: int
+) -> Iterator[tuple[Record, Sequence[Observation]]]:
+    """Yield records since a time, with what was observed; measurements have none of that."""
     for record in records(settings, topics.OBSERVATIONS, since_us, most):
         with suppress(DecodeError):  # the learner makes a dead letter of it
-            for seen in codec.decode(Observations, record.value).items:
-                yield record, seen
+            yield record, codec.decode(Observations, record.value).items

@@ -23,15 +23,16 @@ ALPHA: Final = 0.05
 
 
 class ServedLosses(NamedTuple):
-    """What a version's answers cost: their number and the sum of their losses, in [0, 1] each."""
+    """What a version's answers cost: their number, and the sums of weight times loss (in [0, 1]) and of weight."""
 
     answers: int = 0
     loss: float = 0.0
+    weight: float = 0.0
 
     @property
     def mean(self) -> float | None:
         """Their mean; None = nothing is known."""
-        return self.loss / self.answers if self.answers else None
+        return self.loss / self.weight if self.weight else None
 
 
 class Fared:
@@ -64,9 +65,10 @@ class Fared:
             loss = seen.losses[seen.decision.arms.index(self._model)]
             version = self._served_at(seen.predicted_us)
             told = {} if loss is None or not version else {version: loss}
+        part = 1.0 if seen.weight is None else seen.weight
         for version, loss in told.items():
-            answers, total = self.losses.get(version, ServedLosses())
-            self.losses[version] = ServedLosses(answers + 1, total + loss)
+            answers, total, parts = self.losses.get(version, ServedLosses())
+            self.losses[version] = ServedLosses(answers + 1, total + part * loss, parts + part)
 
     def _served_at(self, time_us: int) -> str:
         """Return the version that served at a time; empty = it is not known."""

@@ -70,6 +70,7 @@ KINDS: Final = (
         "A process that ends",
         (
             "MisconfiguredError",
+            "OtherLogError",
             "StuckError",
             "KernelError",
             "OffsetOrderError",

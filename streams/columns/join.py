@@ -103,7 +103,10 @@ class ColumnJoiner(Behind):
             if topic == topics.PREDICTIONS:
                 if self._joiner.keyed.is_used:
                     self._joiner.keyed.note(unpacked(run, self._unpack), now_us)
-                self._wait(self._joiner.partition(number), run, now_us, effects)
+                partition = self._joiner.partition(number)
+                if self._joiner.measured.is_used:
+                    self._joiner.measured.note(partition, unpacked(run, self._unpack), now_us, effects)
+                self._wait(partition, run, now_us, effects)
             elif topic == topics.FEEDBACK:
                 self._join(self._joiner.partition(number), run, now_us, effects)
             else:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from policies.loss_rules import unit_of
 from schemas.errors import DecodeError
-from schemas.records import Application, JoinStatus, Observation, Observations, Prediction
+from schemas.records import Application, JoinStatus, Measurements, Observation, Observations, Prediction
 from streams.evaluation.errors import EvaluationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from schemas.codec import Codec
+    from schemas.records import Measurement, Metric
     from streams.operators.contract import Record
 
 OBSERVATIONS: Final = "observations"
@@ -32,6 +33,8 @@ class KnownApplication:
         until_us: the latest moment that is known of: what was predicted long before has had its time.
         window_s: how long feedback is waited for, as the application says; None = it was not read.
         unit: of costs, as the application's loss says; empty = none was said, or it was not read.
+        metrics: beside the loss, as the application says.
+        measurements: what these came to, as they follow in the log; copies are among them.
     """
 
     application: str
@@ -40,6 +43,8 @@ class KnownApplication:
     until_us: int
     window_s: float | None
     unit: str = ""
+    metrics: tuple[Metric, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
 
     def closed(self, window_s: float) -> tuple[Observation, ...]:
         """Return the observations of queries whose window has ended: quick feedback alone would tell of some only."""
@@ -74,6 +79,8 @@ class _Gathered:
         self._predicted_us: dict[str, dict[str, int]] = {}
         self._windows_s: dict[str, float] = {}
         self._losses: dict[str, str] = {}
+        self._metrics: dict[str, tuple[Metric, ...]] = {}
+        self._measurements: dict[str, list[Measurement]] = {}
         self._until_us = until_us
         self._topics: Counter[str] = Counter()
 
@@ -84,7 +91,10 @@ class _Gathered:
         self._topics[record.topic] += 1
         try:
             if record.topic == OBSERVATIONS:
-                for seen in codec.decode(Observations, record.value).items:
+                several = codec.decode(Observations, record.value).items
+                for measured in () if several else codec.decode(Measurements, record.value).items:
+                    self._measurements.setdefault(measured.application, []).append(measured)
+                for seen in several:
                     if not seen.decision.chosen:  # a lesson of a backfill: nothing was decided
                         continue
                     self._observations.setdefault(seen.application, {}).setdefault(seen.query_id, seen)
@@ -96,6 +106,7 @@ class _Gathered:
                 wanted = codec.decode(Application, record.value)
                 self._windows_s[wanted.name] = wanted.window_s
                 self._losses[wanted.name] = wanted.loss
+                self._metrics[wanted.name] = wanted.metrics
         except DecodeError:
             return  # a dead letter of the role that reads the topic: no decision of ours
 
@@ -116,7 +127,9 @@ class _Gathered:
             waiting = {query_id: at for query_id, at in made.items() if query_id not in observed}
         window_s = self._windows_s.get(application)
         unit = unit_of(self._losses.get(application, ""))
-        return KnownApplication(application, tuple(observed.values()), waiting, self._until_us, window_s, unit)
+        beside = self._metrics.get(application, ()), tuple(self._measurements.get(application, ()))
+        known = tuple(observed.values())
+        return KnownApplication(application, known, waiting, self._until_us, window_s, unit, *beside)
 
 
 def seconds_late(observations: Iterable[Observation]) -> list[float]:

@@ -16,7 +16,7 @@ from streams.runtime.errors import BrokerUnavailableError, StreamError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from schemas.records import Feedback, Prediction
+    from schemas.records import Feedback, MetricFeedback, Prediction
     from streams.gateway.protocol.values import HttpQuestion
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class AskingClient(Protocol):
         """Ask queries in one batch; see `streams.client.Client.ask`."""
         ...
 
-    async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def send_feedback(self, feedback: Iterable[tuple[Feedback | MetricFeedback, str | None]]) -> None:
         """Send feedback, each with the context of its query."""
         ...
 
@@ -120,7 +120,7 @@ class Asking:
         finally:
             self.rows -= count
 
-    async def tell(self, items: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def tell(self, items: Iterable[tuple[Feedback | MetricFeedback, str | None]]) -> None:
         """Send feedback; returns when Kafka has it.
 
         Raises:

@@ -10,13 +10,14 @@ import asyncio
 import hashlib
 import heapq
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
-from schemas.records import Feedback, Prediction, Query
+from schemas.records import Feedback, MetricFeedback, Prediction, Query
 from streams.player.score import Score
 from streams.runtime.errors import StreamError
 
@@ -44,7 +45,7 @@ class QueryClient(Protocol):
         """Send queries; returns when they are acknowledged."""
         ...
 
-    async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def send_feedback(self, feedback: Iterable[tuple[Feedback | MetricFeedback, str | None]]) -> None:
         """Send feedback, each with the context of its query."""
         ...
 
@@ -89,13 +90,13 @@ class _PlayedQuery:
     due_us: int
     is_sent: bool = False
     seen_us: int | None = None
-    feedback: list[tuple[Feedback, int]] = field(default_factory=list)
+    feedback: list[tuple[Feedback | MetricFeedback, int]] = field(default_factory=list)
 
 
 class _Due(NamedTuple):
     at_us: int
     number: int
-    feedback: Feedback
+    feedback: Feedback | MetricFeedback
     context: str | None
 
 
@@ -207,10 +208,18 @@ class Player:
         elif asked is None:
             self.score.left_out += 1
         else:
-            feedback = self._codec.decode(Feedback, record.value)._replace(query_id=query_id)
+            feedback = self._told(record)._replace(query_id=query_id)
             asked.feedback.append((feedback, record.timestamp_us))
             if asked.seen_us is not None:
                 self._schedule(asked)
+
+    def _told(self, record: Record) -> Feedback | MetricFeedback:
+        try:
+            return self._codec.decode(Feedback, record.value)
+        except DecodeError as error:
+            with suppress(DecodeError):
+                return self._codec.decode(MetricFeedback, record.value)
+            raise error from None
 
     def _ask(self, query: Query, recorded_us: int) -> None:
         """Put a query where it waits for its time; never before the one ahead of it."""
@@ -258,7 +267,7 @@ class Player:
             self._on_the_way -= len(queries)
 
     def _send_feedback(self, tasks: asyncio.TaskGroup, now_us: int) -> None:
-        due: list[tuple[Feedback, str | None]] = []
+        due: list[tuple[Feedback | MetricFeedback, str | None]] = []
         while self._due and self._due[0].at_us <= now_us:
             one = heapq.heappop(self._due)
             due.append((one.feedback._replace(sent_us=now_us), one.context))
@@ -266,7 +275,7 @@ class Player:
             self.score.feedback += len(due)
             tasks.create_task(self._feedback_sent(due))
 
-    async def _feedback_sent(self, feedback: Sequence[tuple[Feedback, str | None]]) -> None:
+    async def _feedback_sent(self, feedback: Sequence[tuple[Feedback | MetricFeedback, str | None]]) -> None:
         try:
             await self._client.send_feedback(feedback)
         except StreamError:

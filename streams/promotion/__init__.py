@@ -5,6 +5,7 @@ versions     observations folded into the evidence on a version
 apprentice   observations folded into the evidence on a policy, which learns along and answers nothing
 serving      observations folded into what the policies that serve cost
 copies       tells copies of observations from first ones
+guardrails   how it compares by further metrics, and what of that holds it back or sends it back
 trail        how a mean and its bounds have stood over time
 verdict      evidence, guards and plan into one verdict: stay, step, promote, back
 lifecycle    the candidates of a deployment: observations in, steps out

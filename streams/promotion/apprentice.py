@@ -1,17 +1,9 @@
 """Evidence on a policy that learns along and answers nothing: an apprentice.
 
 Each observation first judges the apprentice, then teaches it, as the learner does. Where the serving policy asked one
-model, with propensity p, and the apprentice would ask it with q, the apprentice's loss is estimated by w = q / p:
-
-    difference = (1 - w) (loss - b),  b = mean loss so far
-
-Its mean is that of the losses, as 1 - w has a mean of 0; b keeps it small. Where all models' losses are known, nothing
-is estimated. A model that the serving policy never asks, but the apprentice would, is taken to cost 1. Where nothing is
-known of the model itself, as its answer was decoded or an input refused, the served answer's loss is taken: it would
-have been served all the same. Queries of which nothing can be told are counted, and the bounds allow for them: each
-may have been anything.
-
-Source of the weights: Dudik, Langford and Li, Doubly robust policy evaluation and learning, ICML 2011.
+model, the apprentice's loss is estimated (`policy_difference`). Where nothing is known of the model itself, as its
+answer was decoded or an input refused, the served answer's loss is taken: it would have been served all the same.
+Queries of which nothing can be told are counted, and the bounds allow for them: each may have been anything.
 """
 
 from __future__ import annotations
@@ -23,25 +15,22 @@ from typing import TYPE_CHECKING
 from policies import registry
 from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
-from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import HEDGE, apprentice
 from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
 from streams.operators.weighing import weighed
-from streams.promotion.evidence import Totals
+from streams.promotion.policy_difference import PolicyDifference
 from streams.promotion.serving_losses import served_loss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.records import Observation, PolicyState
+    from schemas.records import Decision, Measurement, Observation, PolicyState, WatchedMetric
     from streams.promotion.evidence import Evidence
 
 # States of contexts that are kept; those used longest ago start anew.
 _STATES = 100_000
-# Who is asked more seldom counts as never asked: squares of weights stay finite.
-_LEAST_SHARE = 1e-100
 
 
 class ApprenticeEvidence:
@@ -54,13 +43,21 @@ class ApprenticeEvidence:
         window_us: how long states of other policies are kept beside one; the learner's.
         learns_along: whether it is the application's apprentice. Then what teaches it in the learner counts, and its
             states are those that the learner stores, bit for bit. Else all counts, as if it had learnt along.
+        metrics: by which it is compared, too. What it would have done is kept as it was before its query had taught it.
 
     Raises:
         PolicyError: there is no such policy, or it asks all models and lets them vote.
     """
 
     def __init__(
-        self, application: str, policy: str, incumbent: str, window_us: int, *, learns_along: bool = False
+        self,
+        application: str,
+        policy: str,
+        incumbent: str,
+        window_us: int,
+        *,
+        learns_along: bool = False,
+        metrics: Sequence[WatchedMetric] = (),
     ) -> None:
         self._application = application
         self._incumbent = incumbent
@@ -70,9 +67,9 @@ class ApprenticeEvidence:
         self._window_us = window_us
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
-        self._difference = ConfidenceSequence()
-        self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
-        self._left_out = 0
+        self._difference = PolicyDifference()
+        self._metrics = {one.metric: PolicyDifference() for one in metrics}
+        self._wanted: OrderedDict[str, tuple[float, ...]] = OrderedDict()  # by query, where there are metrics
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Judge the apprentice by one observation, then teach it; those of an application are in one partition."""
@@ -83,9 +80,11 @@ class ApprenticeEvidence:
             return
         its = lesson(seen, self._spec)
         try:
+            if self._metrics:
+                self._would(seen.query_id, seen.decision)
             checked(its)
             if seen.decision.policy == self._incumbent:
-                self._judge(weighed(seen))
+                self._judge(weighed(seen), 1.0 if seen.weight is None else seen.weight)
             states = taught(self._states, its, timestamp_us, self._window_us, reach)
         except PolicyError:
             return  # it is no lesson for the learner either
@@ -95,58 +94,56 @@ class ApprenticeEvidence:
         while len(self._states) > _STATES:
             self._states.popitem(last=False)
 
+    def measure(self, seen: Measurement, timestamp_us: int) -> None:
+        """Judge the apprentice by what metrics came to on one query; one that asked several models tells nothing."""
+        decision = seen.decision
+        learns = not self._learns_along or decision.apprentice == self._spec
+        if seen.application != self._application or decision.policy != self._incumbent or not learns:
+            return
+        try:
+            wanted = self._would(seen.query_id, decision)
+        except PolicyError:
+            return
+        is_known = len(decision.chosen) == 1 and len(wanted) == len(decision.propensities)
+        for value in seen.values:
+            own = self._metrics.get(value.metric)
+            if own is not None and is_known:
+                own.estimate(decision.chosen[0], value.loss, wanted, decision.propensities)
+            elif own is not None:
+                own.leave_out()
+
+    def _would(self, query_id: str, decision: Decision) -> tuple[float, ...]:
+        """Return what the apprentice would have done before a query's label had taught it anything."""
+        found = self._wanted.get(query_id)
+        if found is None:
+            found = self._wanted[query_id] = self._propensities(decision)
+            if len(self._wanted) > _STATES:
+                self._wanted.popitem(last=False)
+        return found
+
     @property
     def states(self) -> Mapping[str, PolicyState | None]:
         """What the apprentice has learnt, by name."""
         return self._states
 
-    def _judge(self, seen: Observation) -> None:
+    def _judge(self, seen: Observation, part: float) -> None:
         """Compare both policies on one query; what cannot be told is counted."""
-        decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen)
+        decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen.decision)
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
         arm = decision.chosen[0] if len(decision.chosen) == 1 else None
         served = served_loss(seen)
         loss = served if arm is None or losses[arm] is None else losses[arm]
         if _depends_on_answers(seen) or loss is None:  # what is known goes by the answers, or nothing is
-            self._left_out += 1
+            self._difference.leave_out()
         elif arm is None:
-            self._compare(loss, losses, wanted)
-        elif decision.propensities[arm] >= _LEAST_SHARE:
-            self._estimate(arm, loss, wanted, decision.propensities)
+            self._difference.compare(loss, losses, wanted, part)
         else:
-            self._left_out += 1
+            self._difference.estimate(arm, loss, wanted, decision.propensities, part)
 
-    def _compare(self, served: float, losses: Sequence[float | None], wanted: Sequence[float]) -> None:
-        """Compare where all models were asked; if none has anything to tell, whoever is asked would cost the same."""
-        known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
-        if any(loss is None for _, loss in known) and any(loss is not None for loss in losses):
-            self._left_out += 1
-            return
-        own = sum(q * (served if loss is None else loss) for q, loss in known)
-        self._add(served - own, -1.0, 1.0, 1.0, served, own)
-
-    def _estimate(self, arm: int, loss: float, wanted: Sequence[float], logged: Sequence[float]) -> None:
-        base = self._loss / self._difference.count if self._difference.count else 0.5
-        unsupported = sum(q for q, p in zip(wanted, logged, strict=True) if p < _LEAST_SHARE) * (1.0 - base)
-        weights = [q / p for q, p in zip(wanted, logged, strict=True) if p >= _LEAST_SHARE]
-        ends = [(1.0 - w) * (end - base) for w in weights for end in (0.0, 1.0)]
-        weight = wanted[arm] / logged[arm]
-        value = (1.0 - weight) * (loss - base) - unsupported
-        least, most = min(ends) - unsupported, max(ends) - unsupported
-        self._add(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value)
-
-    def _add(self, value: float, least: float, most: float, weight: float, loss: float, own: float) -> None:
-        self._difference.add(value, least, most)
-        self._weights += weight
-        self._weight_squares += weight * weight
-        self._loss += loss
-        self._own_loss += own
-
-    def _propensities(self, seen: Observation) -> tuple[float, ...]:
+    def _propensities(self, decision: Decision) -> tuple[float, ...]:
         """Return what the apprentice would do, from its own state."""
-        decision, count = seen.decision, len(seen.decision.arms)
-        name = decision.state
+        count, name = len(decision.arms), decision.state
         state = self._states.get(name)
         if state is None and name != self._application:
             state = started(self._states.get(self._application), self._spec)
@@ -164,13 +161,11 @@ class ApprenticeEvidence:
 
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, at confidence 1 - alpha."""
-        found = self._difference
-        count = found.count
-        weights = self._weights, self._weight_squares
-        losses = self._own_loss, count, self._loss, count
-        return (
-            Totals(count, found.below, found.above, *weights, *losses, left_out=self._left_out).evidence(alpha).of_all()
-        )
+        return self._difference.evidence(alpha)
+
+    def measured(self, alpha: float) -> list[Evidence]:
+        """Return what is known by each metric, in their order."""
+        return [one.evidence(alpha) for one in self._metrics.values()]
 
 
 def _depends_on_answers(seen: Observation) -> bool:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from policies.estimators.sequence import Side, bounds, missing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Measurement, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +23,9 @@ class Evidence:
         difference: mean loss of the incumbent less that of the candidate.
         lower: bound of it; both hold at all times at once with confidence 1 - alpha.
         upper: likewise.
-        candidate_loss: mean over what the candidate answered, or would have; None = nothing is known.
+        candidate_loss: mean over what the candidate answered, or would have, by weight: the sum of w loss over that of
+            w; None = nothing is known. Where feedback has weights, difference and bounds are those of w times the
+            difference, which have its sign: they hold at all times at once, where a ratio of sums would not.
         incumbent_loss: likewise.
         cost: errors that the candidate has cost so far, more than the incumbent would have; of its own answers alone.
             An estimate, which goes up and down by chance: at a large share few answers of the incumbent stand against
@@ -70,7 +77,7 @@ class Totals(NamedTuple):
     weight: float = 0.0  # sum of the weights
     weight_squares: float = 0.0  # and of their squares
     candidate: float = 0.0  # loss, summed
-    candidates: float = 0.0  # how many losses
+    candidates: float = 0.0  # what the losses count together
     incumbent: float = 0.0
     incumbents: float = 0.0
     cost: float = 0.0
@@ -103,3 +110,33 @@ class Totals(NamedTuple):
             answers=self.answers,
             left_out=int(self.left_out),
         )
+
+
+class Comparison(Protocol):
+    """A fold of observations into evidence."""
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Whose losses are compared."""
+        ...
+
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation; each is taken once, and those of a partition in its order.
+
+        Args:
+            seen: the observation.
+            timestamp_us: its record's.
+        """
+        ...
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return what is known, at confidence 1 - alpha."""
+        ...
+
+    def measure(self, seen: Measurement, timestamp_us: int) -> None:
+        """Fold what metrics came to on one query; each value is taken once."""
+        ...
+
+    def measured(self, alpha: float) -> Sequence[Evidence]:
+        """Return what is known by each metric of the plan, in their order."""
+        ...

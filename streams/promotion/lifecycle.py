@@ -9,12 +9,13 @@ baseline. A policy that has taken over is on its way no more: the log has nothin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Promotion
 from streams.promotion.apprentice import ApprenticeEvidence
+from streams.promotion.guardrails import NONE, guardrails
 from streams.promotion.trail import Trail
 from streams.promotion.verdict import Action, CandidateStage, Verdict, fault_of_plan, judge
 from streams.promotion.versions import VersionEvidence
@@ -22,33 +23,12 @@ from streams.promotion.versions import VersionEvidence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.records import Candidate, Observation
-    from streams.promotion.evidence import Evidence
+    from schemas.records import Candidate, Measurement, MetricEvidence, Observation
+    from streams.promotion.evidence import Comparison, Evidence
+    from streams.promotion.guardrails import Guardrails
 
 VERSION, POLICY = "version", "policy"
 _OVER = (Action.BACK.value, Action.END.value)
-
-
-class Comparison(Protocol):
-    """A fold of observations into evidence."""
-
-    @property
-    def applications(self) -> tuple[str, ...]:
-        """Whose losses are compared."""
-        ...
-
-    def take(self, seen: Observation, timestamp_us: int) -> None:
-        """Fold one observation; each is taken once, and those of a partition in its order.
-
-        Args:
-            seen: the observation.
-            timestamp_us: its record's.
-        """
-        ...
-
-    def evidence(self, alpha: float) -> Evidence:
-        """Return what is known, at confidence 1 - alpha."""
-        ...
 
 
 def comparison(
@@ -75,9 +55,10 @@ def comparison(
     if fault:
         raise PolicyError(fault)
     if plan.kind == POLICY:
-        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us, learns_along=learns_along)
+        names = plan.name, plan.candidate, plan.incumbent
+        return ApprenticeEvidence(*names, window_us, learns_along=learns_along, metrics=plan.metrics)
     watch = (plan.least, plan.alpha) if has_taken_over else None
-    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, application, watch)
+    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, application, watch, plan.metrics)
 
 
 @dataclass(slots=True)
@@ -115,6 +96,11 @@ class Course:
                 found = self.comparison.evidence(self.plan.alpha)
                 if found.pairs:
                     self.trail.add(timestamp_us, found.difference, found.lower, found.upper)
+
+    def measure(self, seen: Measurement, timestamp_us: int) -> None:
+        """Fold what metrics came to on one query, as `take` does."""
+        if timestamp_us >= self.from_us:
+            self.comparison.measure(seen, timestamp_us)
 
 
 class Lifecycle:
@@ -181,6 +167,11 @@ class Lifecycle:
         for course in self._courses.values():
             course.take(seen, timestamp_us)
 
+    def measure(self, seen: Measurement, timestamp_us: int) -> None:
+        """Fold what metrics came to on one query; those of a partition come in its order."""
+        for course in self._courses.values():
+            course.measure(seen, timestamp_us)
+
     def steps(
         self, now_us: int, guards: Mapping[str, Mapping[str, float]] | None = None, offsets: Sequence[int] = ()
     ) -> list[Promotion]:
@@ -194,20 +185,25 @@ class Lifecycle:
         found = []
         for key, course in sorted(self._courses.items()):
             plan, measured = course.plan, (guards or {}).get(key, {})
-            evidence = course.comparison.evidence(plan.alpha)
-            course.verdict = next_verdict(plan, course.stage, evidence, now_us, measured)
+            evidence, beside = course.comparison.evidence(plan.alpha), guardrails(plan, course.comparison)
+            course.verdict = next_verdict(plan, course.stage, evidence, now_us, measured, beside)
             if course.verdict.action is not Action.STAY:
-                found.append(step(plan, course.verdict, evidence, now_us, measured, offsets))
+                found.append(step(plan, course.verdict, evidence, now_us, measured, offsets, beside.metrics))
         return found
 
 
 def next_verdict(
-    plan: Candidate, stage: CandidateStage | None, evidence: Evidence, now_us: int, guards: Mapping[str, float]
+    plan: Candidate,
+    stage: CandidateStage | None,
+    evidence: Evidence,
+    now_us: int,
+    guards: Mapping[str, float],
+    beside: Guardrails = NONE,
 ) -> Verdict:
     """Return what to do with a candidate; without a stage it has not begun. Arguments are those of `judge`."""
     if stage is None:
         return Verdict(Action.BEGIN, plan.steps[0], "it begins")
-    return judge(plan, stage, evidence, now_us, guards)
+    return judge(plan, stage, evidence, now_us, guards, beside)
 
 
 def next_stage(step: Promotion) -> CandidateStage:
@@ -222,6 +218,7 @@ def step(
     now_us: int,
     guards: Mapping[str, float] | None = None,
     offsets: Sequence[int] = (),
+    metrics: tuple[MetricEvidence, ...] = (),
 ) -> Promotion:
     """Return a verdict and its evidence as a record."""
     return Promotion(
@@ -244,4 +241,5 @@ def step(
         cost=evidence.cost,
         guards=dict(guards or {}),
         offsets=tuple(offsets),
+        metrics=metrics,
     )

@@ -40,27 +40,37 @@ class Served:
     Attributes:
         policy: as decisions name it.
         since_us: when the first of its answers was made that counts.
-        losses: of its answers.
+        losses: of its answers, each times its part of a full lesson.
+        parts: sum of these.
         trail: how their mean has stood since.
         is_judged: whether its log can tell what other policies would have cost: it may ask any model at any time.
     """
 
-    __slots__ = ("is_judged", "losses", "newest_us", "policy", "since_us", "trail")
+    __slots__ = ("is_judged", "losses", "newest_us", "parts", "policy", "since_us", "trail")
 
     def __init__(self, policy: str, since_us: int) -> None:
         self.policy = policy
         self.since_us = self.newest_us = since_us
         self.losses = ConfidenceSequence(low=0.0)
+        self.parts = 0.0
         self.trail = Trail()
         self.is_judged = False
 
-    def take(self, decision: Decision, loss: float, predicted_us: int, timestamp_us: int) -> None:
-        """Take one answer."""
+    def means(self) -> tuple[float, float, float]:
+        """Return the mean loss by weight, and its bounds."""
+        losses = self.losses
+        scale = losses.count / self.parts if self.parts else 1.0
+        mean, lower, upper = [scale * each for each in (losses.mean, *losses.bounds(ALPHA))]
+        return mean, lower, min(1.0, upper)
+
+    def take(self, decision: Decision, loss: float, predicted_us: int, timestamp_us: int, part: float = 1.0) -> None:
+        """Take one answer: its loss times its part of a full lesson."""
+        self.parts += part
         self.newest_us = max(self.newest_us, predicted_us)
         self.is_judged = len(decision.arms) > 1 and min(decision.propensities, default=0.0) > 0.0
         self.losses.add(loss)
         if self.trail.is_due(timestamp_us):
-            self.trail.add(timestamp_us, self.losses.mean, *self.losses.bounds(ALPHA))
+            self.trail.add(timestamp_us, *self.means())
 
 
 class ServingLosses:
@@ -85,5 +95,6 @@ class ServingLosses:
             if len(self._applications) > MOST:
                 self._applications.popitem(last=False)
         if served.policy == policy:
-            served.take(seen.decision, loss, seen.predicted_us, timestamp_us)
+            part = 1.0 if seen.weight is None else seen.weight
+            served.take(seen.decision, loss, seen.predicted_us, timestamp_us, part)
         self._applications.move_to_end(name)

@@ -1,9 +1,10 @@
 """Evidence, guards and plan into one verdict.
 
     a guard is over its limit, it has cost its budget for sure, or is worse (upper < -tolerance) ▶ back, at once
+    a metric's guardrail is broken for sure (`guardrails`)                                    ▶ back, at once
     it has not been long enough at its share                                                  ▶ stay
     the next share may cost more than `risk` of all queries (next share * -lower)             ▶ stay
-    the next share is 1                                             ▶ promote, if lower > -tolerance (0 by default)
+    the next share is 1             ▶ promote, if lower > -tolerance (0 by default) and each guardrail is shown to hold
     otherwise                                                                                 ▶ step
 
 Every verdict is taken by a bound that holds at all times at once, none by a sum, which goes up and down by chance. So a
@@ -13,16 +14,19 @@ sure; `budget` bounds what the tolerated may cost in all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from math import isfinite
 from typing import TYPE_CHECKING
+
+from streams.promotion.guardrails import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from schemas.records import Candidate
     from streams.promotion.evidence import Evidence
+    from streams.promotion.guardrails import Guardrails
 
 # The share with which a version answers everything.
 WHOLE = 1.0
@@ -77,7 +81,12 @@ class Verdict:
 
 
 def judge(
-    plan: Candidate, stage: CandidateStage, evidence: Evidence, now_us: int, guards: Mapping[str, float] | None = None
+    plan: Candidate,
+    stage: CandidateStage,
+    evidence: Evidence,
+    now_us: int,
+    guards: Mapping[str, float] | None = None,
+    beside: Guardrails = NONE,
 ) -> Verdict:
     """Return what to do.
 
@@ -87,14 +96,16 @@ def judge(
         evidence: on the difference to its incumbent.
         now_us: the time.
         guards: measured values by name (`GUARDS`); what has not been measured is not there.
+        beside: what its metrics say.
     """
-    fault = _fault(plan, evidence, guards or {})
+    surely = replace(evidence, upper=max(evidence.upper, beside.upper)) if beside.metrics else evidence
+    fault = _fault(plan, surely, guards or {}) or beside.broken
     if fault:
         return Verdict(Action.BACK, 0.0, fault)
     if stage.is_promoted:
         return Verdict(Action.STAY, stage.share, "it has taken over and is not worse")
     wait = _wait(plan, stage, evidence, now_us)
-    return _stay(stage, wait) if wait else _forward(plan, stage, evidence)
+    return _stay(stage, wait) if wait else _forward(plan, stage, evidence, beside.lacks)
 
 
 def _wait(plan: Candidate, stage: CandidateStage, evidence: Evidence, now_us: int) -> str:
@@ -107,11 +118,13 @@ def _wait(plan: Candidate, stage: CandidateStage, evidence: Evidence, now_us: in
     return f"{waited_us / 1e6:.0f} of {plan.dwell_us / 1e6:g} s at this share" if waited_us < plan.dwell_us else ""
 
 
-def _forward(plan: Candidate, stage: CandidateStage, evidence: Evidence) -> Verdict:
+def _forward(plan: Candidate, stage: CandidateStage, evidence: Evidence, lacks: str) -> Verdict:
     """Return the next step, if the evidence allows it."""
     following = next((share for share in plan.steps if share > stage.share), WHOLE)
     if following == WHOLE:
         if evidence.lower > -plan.tolerance:
+            if lacks:
+                return _stay(stage, lacks)
             return Verdict(Action.PROMOTE, WHOLE, proof(plan, evidence))
         return _stay(stage, f"not shown to be better yet{_more(evidence)}")
     risk = following * max(0.0, -evidence.lower)

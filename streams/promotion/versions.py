@@ -19,21 +19,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
+from streams.promotion.guardrails import drawn
 
 if TYPE_CHECKING:
-    from schemas.records import Observation
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import Measurement, Observation, WatchedMetric
     from streams.promotion.evidence import Evidence
 
 
 class _Mean(NamedTuple):
-    """Losses, summed."""
+    """Losses, summed, each times its part; and the parts."""
 
     total: float = 0.0
     losses: int = 0
+    parts: float = 0.0
 
-    def plus(self, loss: float) -> _Mean:
+    def plus(self, loss: float, part: float) -> _Mean:
         """Return it with one more."""
-        return _Mean(self.total + loss, self.losses + 1)
+        return _Mean(self.total + loss, self.losses + 1, self.parts + part)
 
     @property
     def value(self) -> float:
@@ -48,7 +52,7 @@ class _ApplicationRun:
         candidate: losses of the run.
         incumbent: likewise.
         difference: of the comparisons.
-        losses: sum and count of the candidate's, of the incumbent's.
+        losses: sums of the candidate's losses and of their parts, and of the incumbent's.
         cost: errors of the candidate beyond the incumbent's.
         answers: of the candidate.
         is_shadow: whether the last comparison was of both on one query.
@@ -65,19 +69,19 @@ class _ApplicationRun:
         self.answers = self.left_out = 0
         self.is_shadow = False
 
-    def compare(self, candidate: float, incumbent: float) -> None:
+    def compare(self, candidate: float, incumbent: float, part: float) -> None:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
-        self._count(_Mean(candidate, 1), _Mean(incumbent, 1))
+        self._count(_Mean(candidate, 1, part), _Mean(incumbent, 1, part))
         self.left_out += self.incumbent.losses if self.is_shadow else 0
         self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
 
-    def extend(self, *, candidate: float | None = None, incumbent: float | None = None) -> None:
+    def extend(self, part: float, *, candidate: float | None = None, incumbent: float | None = None) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
         if candidate is not None:
-            self.candidate = self.candidate.plus(candidate)
+            self.candidate = self.candidate.plus(candidate, part)
         if incumbent is not None:
-            self.incumbent = self.incumbent.plus(incumbent)
+            self.incumbent = self.incumbent.plus(incumbent, part)
         mine, its = self.candidate, self.incumbent
         if mine.losses and its.losses:
             self.difference.add(its.value - mine.value)
@@ -88,7 +92,7 @@ class _ApplicationRun:
 
     def _count(self, candidate: _Mean, incumbent: _Mean) -> None:
         mine, mines, its, theirs = self.losses
-        self.losses = mine + candidate.total, mines + candidate.losses, its + incumbent.total, theirs + incumbent.losses
+        self.losses = mine + candidate.total, mines + candidate.parts, its + incumbent.total, theirs + incumbent.parts
 
     @property
     def totals(self) -> Totals:
@@ -108,6 +112,7 @@ class VersionEvidence:
         application: whose observations count; empty = of all that ask the model.
         watch: of a candidate that has taken over: how often to look (comparisons of an application), and alpha. As soon
             as it is shown to be better again, its comparisons begin anew: a good past must not hide a bad present.
+        metrics: by which it is compared, too, each by itself.
     """
 
     def __init__(
@@ -117,32 +122,48 @@ class VersionEvidence:
         incumbent: str,
         application: str = "",
         watch: tuple[int, float] | None = None,
+        metrics: Sequence[WatchedMetric] = (),
     ) -> None:
         self._model = model
         self._names = candidate, incumbent
         self._application = application
         self._watch = watch
         self._runs: dict[str, _ApplicationRun] = {}  # by application, each in one partition
+        self._metrics = {
+            (one.application, one.metric): VersionEvidence(model, candidate, incumbent, one.application, watch)
+            for one in metrics
+        }
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
         """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
-        seen, (candidate, incumbent) = weighed(seen), self._names
-        losses = {
-            version: loss for model, version, loss in seen.versions if model == self._model and 0.0 <= loss <= 1.0
-        }
+        part = 1.0 if seen.weight is None else seen.weight
+        its = [one for one in weighed(seen).versions if one.model == self._model and 0.0 <= one.loss <= 1.0]
+        self._compare(seen.application, {one.version: one.loss for one in its}, part)
+
+    def measure(self, seen: Measurement, timestamp_us: int = 0) -> None:
+        """Fold what metrics came to on one query, whichever version was drawn for it."""
+        for value in seen.values:
+            own = self._metrics.get((seen.application, value.metric))
+            if own is not None and 0.0 <= value.loss <= 1.0:
+                versions = drawn(seen, self._model, self._names)
+                own._compare(seen.application, dict.fromkeys(versions, value.loss))  # noqa: SLF001  # of its own class
+
+    def _compare(self, application: str, losses: Mapping[str, float], part: float = 1.0) -> None:
+        """Take the losses of one query, by version, times its part of a full lesson."""
+        candidate, incumbent = self._names
         if candidate not in losses and incumbent not in losses:
             return
-        run = self._runs.setdefault(seen.application, _ApplicationRun())
+        run = self._runs.setdefault(application, _ApplicationRun())
         if candidate in losses and incumbent in losses:
-            run.compare(losses[candidate], losses[incumbent])
+            run.compare(losses[candidate], losses[incumbent], part)
         elif candidate in losses:
-            run.extend(candidate=losses[candidate])
+            run.extend(part, candidate=losses[candidate])
         else:
-            run.extend(incumbent=losses[incumbent])
+            run.extend(part, incumbent=losses[incumbent])
         if self._watch is not None:
-            self._renew(seen.application, run.difference, *self._watch)
+            self._renew(application, run.difference, *self._watch)
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
@@ -159,3 +180,7 @@ class VersionEvidence:
         for name in sorted(self._runs):
             totals = totals.plus(self._runs[name].totals)
         return totals.evidence(alpha)
+
+    def measured(self, alpha: float) -> list[Evidence]:
+        """Return what is known by each metric, in their order."""
+        return [one.evidence(alpha) for one in self._metrics.values()]

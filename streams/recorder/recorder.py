@@ -32,6 +32,10 @@ RETRY_S: Final = 1.0
 STOP_S: Final = 3.0
 
 
+class OtherLogError(MisconfiguredError):
+    """A topic has another log than the one that a trace holds: it was made anew, or lost what was recorded of it."""
+
+
 class Recorder:
     """Records a span of some topics; one object, one run.
 
@@ -70,7 +74,7 @@ class Recorder:
 
         Raises:
             BrokerUnavailableError: no broker answers, or a topic is not there.
-            MisconfiguredError: the folder's trace is of other logs.
+            OtherLogError: the folder's trace is of other logs; what was read before is on disk then, too.
             TraceError: the disk takes no more.
         """
         bounds = await self._connected(stop)
@@ -79,16 +83,22 @@ class Recorder:
         self._is_reading = True
         try:
             await self._begin(bounds)
-            while not stop.is_set() and not self._is_done():
-                self._take(readable(await self._logs.poll(POLL_MS)))
-                if self._is_due():
-                    await self._write(stop)
-                if self._ends is None and not self._span.is_open(self._now_us()):
-                    self._ends = await self._found_ends(await self._logs.bounds())
+            await self._read(stop)
+        except OtherLogError:
             await self._write(stop)
+            raise
         finally:
             self._is_reading = False
             await self._logs.stop(STOP_S)
+
+    async def _read(self, stop: asyncio.Event) -> None:
+        while not stop.is_set() and not self._is_done():
+            self._take(readable(await self._logs.poll(POLL_MS)))
+            if self._is_due():
+                await self._write(stop)
+            if self._ends is None and not self._span.is_open(self._now_us()):
+                self._ends = await self._found_ends(await self._logs.bounds())
+        await self._write(stop)
 
     @property
     def recorded(self) -> int:
@@ -139,7 +149,7 @@ class Recorder:
         for (topic, partition), at in self._starts.items():
             end = bounds[topic, partition].end
             if at > end:
-                raise MisconfiguredError(_other_log(topic, partition, f"ends at offset {end}, before {at}"))
+                raise OtherLogError(_other_log(topic, partition, f"ends at offset {end}, before {at}"))
         self._known = set(self._starts)
         self._written_us = self._now_us()
         if not self._span.is_open(self._now_us()):
@@ -164,12 +174,14 @@ class Recorder:
         limits = self._ends
         if limits is not None:
             records = [one for one in records if one.offset < limits.get((one.topic, one.partition), 0)]
-        for place in {(one.topic, one.partition) for one in records} - self._known:  # added to a topic meanwhile
-            self._writer.expect(place[0], {place[1]: 0})
-            self._known.add(place)
-        if self._writer.add(records) < len(records):
-            first = records[0]
-            raise MisconfiguredError(_other_log(first.topic, first.partition, "has begun anew"))
+        firsts = {(one.topic, one.partition): one.offset for one in reversed(records)}
+        for place, first in firsts.items():
+            if place not in self._known:  # added to a topic meanwhile
+                self._writer.expect(place[0], {place[1]: 0})
+                self._known.add(place)
+            elif first < self._writer.next_of(place):
+                raise OtherLogError(_other_log(*place, "has begun anew"))
+        self._writer.add(records)
         self._counts.update(one.topic for one in records)
 
     async def _write(self, stop: asyncio.Event) -> None:

@@ -96,6 +96,10 @@ class TraceWriter:
         """Bytes of records that are not on disk yet, before compression."""
         return sum(part.waiting_bytes for part in tuple(self._growing.values()))
 
+    def next_of(self, place: tuple[str, int]) -> int:
+        """Return the offset that is taken next of an expected partition."""
+        return self._next[place]
+
     def expect(self, topic: str, starts: Mapping[int, int], oldest: Mapping[int, int] | None = None) -> dict[int, int]:
         """Take up a topic that is about to be recorded.
 

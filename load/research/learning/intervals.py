@@ -107,7 +107,8 @@ def errors_of(values: NDArray[np.float64], day: int) -> list[float]:
     told = values[longest:] / scale
     rows = np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
     weights, *_ = np.linalg.lstsq(rows[:_LEARNT], told[:_LEARNT], rcond=None)
-    return (np.abs(rows @ weights - told)[_LEARNT:] * scale).tolist()
+    errors: list[float] = (np.abs(rows @ weights - told)[_LEARNT:] * scale).tolist()
+    return errors
 
 
 def adaptive(errors: Sequence[float], steps: Sequence[float]) -> Held:

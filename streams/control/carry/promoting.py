@@ -27,6 +27,7 @@ from schemas.records import Application, Candidate, Model, Observations, Promoti
 from streams.control.history import STEP_US, STEPS
 from streams.operators.ids import ID_BYTES
 from streams.promotion.copies import Copies
+from streams.promotion.guardrails import guardrails, measurements
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import Lifecycle, step
 from streams.promotion.rivals import Rivals
@@ -297,6 +298,9 @@ class Promoting:
                 self._rivals.observe(seen, record.timestamp_us)
                 self._hear(seen, record.timestamp_us)
                 self._serving.observe(seen, record.timestamp_us)
+        if not several:
+            for measured in measurements(self._codec, record, self._copies):
+                self._lifecycle.measure(measured, record.timestamp_us)
 
     def _hear(self, seen: Observation, timestamp_us: int) -> None:
         """Count what candidates without a comparison could be compared by."""
@@ -327,7 +331,9 @@ class Promoting:
     async def _end(self, key: str, course: Course, fault: str, now_us: int) -> None:
         share = course.stage.share if course.stage is not None else 0.0
         evidence = course.comparison.evidence(course.plan.alpha)
-        ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us, offsets=self._offsets())
+        metrics = guardrails(course.plan, course.comparison).metrics
+        verdict = Verdict(Action.END, share, fault)
+        ended = step(course.plan, verdict, evidence, now_us, offsets=self._offsets(), metrics=metrics)
         _log.warning("%s is on its way no more: %s", key, fault)
         await asyncio.to_thread(self._deployment.end, ended)
         self._lifecycle.past(ended)

@@ -199,7 +199,7 @@ class DriftTrail:
         windows = whole.reshape(-1, length, *whole.shape[1:]).sum(axis=1)
         known = [blocks, windows, self._past()] if len(self._hours) >= FEW_HOURS else [blocks, windows]
         left = [tempered(found, each[:, : len(before)]) for each in known if len(each) > 1]
-        return np.min([found, *left], axis=0)
+        return np.asarray(np.min([found, *left], axis=0))
 
     def _blocks(self, until: int | None = None) -> Counts:
         found = [counts for minute, counts in self._minutes if until is None or minute < until]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from streams.promotion.guardrails import guardrails
 from streams.promotion.lifecycle import POLICY
-from streams.promotion.serving_losses import ALPHA
 
 if TYPE_CHECKING:
-    from schemas.records import Promotion
+    from schemas.records import MetricEvidence, Promotion
     from streams.control.carry.promoting import Promoting
     from streams.promotion.lifecycle import Course
     from streams.promotion.serving_losses import Served
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 
 # Steps on the page, the newest first.
 SHOWN = 10
+
+
+class MetricRow(TypedDict):
+    """How a candidate compares by a metric, in its unit."""
+
+    application: str
+    metric: str
+    pairs: int
+    difference: float  # by how much it is better
+    lower: float
+    upper: float
+    unit: str
+    guardrail: float | None  # how much worse it may be; None = any amount
 
 
 class CandidateRow(TypedDict):
@@ -33,6 +46,7 @@ class CandidateRow(TypedDict):
     cost: float  # errors
     reason: str  # why it is where it is
     course: list[tuple[int, float, float, float]]  # of the difference: time (us), mean, lower, upper
+    metrics: list[MetricRow]
 
 
 class StepRow(TypedDict):
@@ -95,12 +109,12 @@ def _applications(course: Course) -> tuple[str, ...]:
 
 
 def _serving(served: Served) -> ServingRow:
-    losses, (lower, upper) = served.losses, served.losses.bounds(ALPHA)
+    loss, lower, upper = served.means()
     return ServingRow(
         policy=served.policy,
         since_us=served.since_us,
-        answers=losses.count,
-        loss=round(losses.mean, 4),
+        answers=served.losses.count,
+        loss=round(loss, 4),
         lower=round(lower, 4),
         upper=round(upper, 4),
         course=_course(served.trail),
@@ -129,6 +143,20 @@ def _candidate(key: str, promoting: Promoting) -> CandidateRow:
         cost=round(known.cost, 1),
         reason=_reason(course, hindrance),
         course=_course(course.trail),
+        metrics=[_metric(found) for found in guardrails(plan, course.comparison).metrics],
+    )
+
+
+def _metric(found: MetricEvidence) -> MetricRow:
+    return MetricRow(
+        application=found.application,
+        metric=found.metric,
+        pairs=found.pairs,
+        difference=round(found.difference, 6),
+        lower=round(found.lower, 6),
+        upper=round(found.upper, 6),
+        unit=found.unit,
+        guardrail=found.guardrail,
     )
 
 

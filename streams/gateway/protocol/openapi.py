@@ -173,8 +173,12 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         "model_name outputs", model_name=_TEXT, model_version=_TEXT, id=_TEXT, outputs=_list("OutputTensor")
     ),
     "Told": {
-        **_record("id", id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT),
-        "oneOf": [{"required": ["label"]}, {"required": ["loss"]}],
+        **_record(
+            "id",
+            id={**_TEXT, "minLength": 1}, context=_MAYBE, loss=_SHARE, weight=_WEIGHT, metric=_TEXT,
+            value={"type": "number"},
+        ),
+        "oneOf": [{"required": ["label"]}, {"required": ["loss"]}, {"required": ["metric", "value"]}],
     },
     "Feedback": {"anyOf": [
         {"$ref": "#/components/schemas/Told"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from schemas.inputs import NUMBERS, as_label, kinds
-from schemas.records import Feedback
+from schemas.records import Feedback, MetricFeedback
 from streams.gateway.protocol.values import (
     HttpReply,
     ParsedFeedback,
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 def parse(body: bytes, now_us: int) -> ParsedFeedback:
     """Return what a request tells: `{"id": ..., "label": ...}`, or `{"feedback": [...]}` with several.
 
+    `{"id": ..., "metric": "revenue", "value": 12.5}` tells what a metric came to.
+
     Raises:
         RequestRefusedError: an entry has no id, or not exactly one of label and loss.
     """
@@ -35,10 +37,15 @@ def parse(body: bytes, now_us: int) -> ParsedFeedback:
     return ParsedFeedback(tuple([_one(one, now_us) for one in listed]), HttpReply(dumped({"taken": len(listed)}), 202))
 
 
-def _one(given: Mapping[str, Any], now_us: int) -> tuple[Feedback, str | None]:
+def _one(given: Mapping[str, Any], now_us: int) -> tuple[Feedback | MetricFeedback, str | None]:
     query_id, loss, weight = text(given, "id"), number(given, "loss"), number(given, "weight")
     if not query_id:
         raise RequestRefusedError(400, "id is the id of the query that was answered, as `query_id` of its answer")
+    if metric := text(given, "metric"):
+        value = number(given, "value")
+        if value is None or "label" in given or loss is not None:
+            raise RequestRefusedError(400, "of a metric give its value, a number, and nothing else")
+        return MetricFeedback(query_id, metric, value, now_us), text(given, "context")
     if (given.get("label") is None) == (loss is None):
         raise RequestRefusedError(400, "give either label or loss")
     if loss is not None and not 0 <= loss <= 1:

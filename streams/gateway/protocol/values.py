@@ -9,7 +9,7 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from schemas.records import Element, Feedback, Input, Prediction, Tensor, TensorForm
+    from schemas.records import Element, Feedback, Input, MetricFeedback, Prediction, Tensor, TensorForm
 
 JSON: Final = b"application/json"
 # Rows of one request: they are asked together, and a larger file belongs to `skysail score`.
@@ -102,7 +102,7 @@ class ParsedRequest(NamedTuple):
 class ParsedFeedback(NamedTuple):
     """Feedback that a request brings, each with the context that its query had."""
 
-    items: tuple[tuple[Feedback, str | None], ...]
+    items: tuple[tuple[Feedback | MetricFeedback, str | None], ...]
     reply: HttpReply
 
 

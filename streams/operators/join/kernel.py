@@ -18,6 +18,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     a label that is no class          dead letter, cause `unknown_label`; likewise
     by context and time               becomes feedback by id, or none: `keyed`
     that may be corrected             becomes feedback when its window is nearly over: `revised`
+    that names a metric               becomes a measurement: `measured`
 
 A window ends when its time is over and the partition's feedback has been read up to that time. It ends one window later
 at the latest.
@@ -48,12 +49,13 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, KeyedFeedback, ModelPredictions, Observations
+from schemas.records import Feedback, KeyedFeedback, MetricFeedback, ModelPredictions, Observations
 from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, ReadBack, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.keyed import KeyedFeedbackIndex
+from streams.operators.join.measured import MeasuredQueries
 from streams.operators.join.outcomes import AMBIGUOUS, LATE, TOGETHER, JoinOutcomes, Match
 from streams.operators.join.revised import RevisedFeedback
 from streams.operators.join.shadows import Shadows
@@ -140,6 +142,8 @@ class Joiner(Operator):
         self._early_room = SharedBuffer(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
         self.keyed = KeyedFeedbackIndex(codec, settings.large_bytes, settings.early_us, self._early_room)
         self.revised = RevisedFeedback(codec, self.terms, settings.early_us, self._early_room)
+        known = codec, configuration, self.terms, self.outcomes
+        self.measured = MeasuredQueries(*known, settings.early_us, self._early_room)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
         self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
@@ -180,6 +184,8 @@ class Joiner(Operator):
         if topic == topics.PREDICTIONS:
             if self.keyed.is_used:
                 self.keyed.note(records, now_us)
+            if self.measured.is_used:
+                self.measured.note(self.partition(number), records, now_us, effects)
             self._on_predictions(number, records, now_us, effects)
         elif topic == topics.FEEDBACK:
             self._on_feedback(number, records, now_us, effects)
@@ -231,6 +237,7 @@ class Joiner(Operator):
             lags = {number: partition.predictions_lag.complete_us for number, partition in self._partitions.items()}
             self.keyed.settle({number: (lags[number], ended_us[number]) for number in lags}, effects)
         self.revised.release(self._partitions, ended_us, now_us, effects)
+        self.measured.release(ended_us, now_us, effects)
         due = (self.keyed.next_due(now_us), self.revised.next_due())
         self._keyed_us = min((us for us in due if us is not None), default=None)
 
@@ -239,7 +246,7 @@ class Joiner(Operator):
         expired_early = [p.early_wheel.next_due() for p in self._partitions.values()]
         ended = [self._next_end(p) for p in self._partitions.values()]
         forgotten = [p.shadows.next_due() for p in self._partitions.values()]
-        due = (*expired_early, *ended, *forgotten, self._keyed_us)
+        due = (*expired_early, *ended, *forgotten, self._keyed_us, self.measured.next_due())
         return min((end for end in due if end is not None), default=None)
 
     def on_partitions(self, starts: Mapping[int, int | None]) -> None:
@@ -271,6 +278,7 @@ class Joiner(Operator):
         numbers = [partition.number for partition in gone]
         self.keyed.forget_partitions(numbers)
         self.revised.forget_partitions(numbers)
+        self.measured.forget_partitions(numbers)
         self._forgotten += sum(partition.shadows.forgotten for partition in gone)
         if not self._partitions:
             self.room.clear()
@@ -286,6 +294,7 @@ class Joiner(Operator):
             **self.outcomes.rendered(),
             **self.keyed.statistics(),
             **self.revised.statistics(),
+            **self.measured.statistics(),
             "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
@@ -348,6 +357,7 @@ class Joiner(Operator):
         """Say to the index of contexts which applications there are."""
         known = self.configuration.applications
         self.keyed.follow([(its.application, self.terms.of(name).window_us) for name, its in known.items()])
+        self.measured.follow()
 
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Let predictions of one partition wait for feedback, or join them with feedback that came first."""
@@ -466,7 +476,7 @@ class Joiner(Operator):
             try:
                 feedback = self._codec.decode(Feedback, record.value)
             except DecodeError as error:
-                if not self._take_keyed(record, partition, now_us, effects):
+                if not self._take_keyed_or_metric(record, partition, now_us, effects):
                     self.outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
@@ -480,8 +490,11 @@ class Joiner(Operator):
             if len(matches) == TOGETHER:
                 self.outcomes.join(matches, partition, now_us, effects)
 
-    def _take_keyed(self, record: Record, partition: JoinBuffer, now_us: int, effects: Effects) -> bool:
-        """Take feedback that names a context, or may be corrected; False if it is neither."""
+    def _take_keyed_or_metric(self, record: Record, partition: JoinBuffer, now_us: int, effects: Effects) -> bool:
+        """Take feedback that names a context or a metric, or may be corrected; False if it is none of these."""
+        with suppress(DecodeError):
+            self.measured.take(record, self._codec.decode(MetricFeedback, record.value), partition, now_us, effects)
+            return True
         try:
             told = self._codec.decode(KeyedFeedback, record.value)
         except DecodeError:

@@ -165,7 +165,7 @@ class JoinOutcomes:
             completes = position_of(match.stored, match.record.partition), match.record.position
             application, begun_us = one.prediction.application, max(now_us, one.prediction.answered_us)
             joined.append((match.query_id, application, begun_us + one.terms.window_us))
-            self._versions.add(application, one.versions)
+            self._versions.add(application, one.versions, one.seen and one.seen.weight)
             if one.seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
@@ -288,7 +288,7 @@ class JoinOutcomes:
             return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
         if self._configuration.has_shares:
             versions = self._versions.of(answered, side_outputs, lambda _: default_loss)
-            self._versions.add(prediction.application, versions)
+            self._versions.add(prediction.application, versions, seen.weight)
             seen = seen._replace(versions=versions)
         return self._emitted(seen.decision.state, self._codec.encode(seen), (position,))
 

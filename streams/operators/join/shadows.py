@@ -11,7 +11,7 @@ from schemas.records import DENSE, ModelOutput, Outcome, VersionLoss, outputs_of
 from streams.operators.ids import SECOND_US
 from streams.operators.join.observation import NO_ANSWER_LOSS
 from streams.operators.late_outputs import SideOutput
-from streams.operators.statistics import Counters, render
+from streams.operators.statistics import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -160,7 +160,7 @@ class VersionLosses:
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
-        self._joined = Counters()
+        self._joined: defaultdict[tuple[str, ...], float] = defaultdict(float)
         self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
     def of(
@@ -189,13 +189,14 @@ class VersionLosses:
                 found.append(VersionLoss(output.model, output.version, loss))
         return tuple(found)
 
-    def add(self, application: str, losses: Iterable[VersionLoss]) -> None:
-        """Count them."""
+    def add(self, application: str, losses: Iterable[VersionLoss], weight: float | None = None) -> None:
+        """Count them, by the weight of their feedback."""
+        part = 1.0 if weight is None else weight
         for model, version, loss in losses:
             label = "application", application, "model", model, "version", version
-            self._joined["version_joined_total", *label] += 1
-            self._losses["version_loss_total", *label] += loss
+            self._joined["version_joined_total", *label] += part
+            self._losses["version_loss_total", *label] += part * loss
 
     def rendered(self) -> dict[str, float]:
         """Return `version_joined_total` and `version_loss_total` by application, model and version."""
-        return {**self._joined.rendered(), **{render(key): loss for key, loss in self._losses.items()}}
+        return {render(key): found for sums in (self._joined, self._losses) for key, found in sums.items()}

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from math import isclose
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Candidate, Promotion
+from streams.promotion.guardrails import guardrails, measurements
 from streams.promotion.lifecycle import VERSION, comparison, next_stage, next_verdict, step
 from streams.promotion.verdict import Action, Verdict
 from streams.replay.report import STEPS
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Observation
+    from schemas.records import Measurement, Observation
     from streams.operators.contract import Record
     from streams.promotion.copies import Copies
-    from streams.promotion.lifecycle import Comparison
+    from streams.promotion.evidence import Comparison
     from streams.promotion.verdict import CandidateStage
     from streams.replay.report import ReplayReport
 
@@ -40,6 +41,21 @@ _LATE_US: Final = 60_000_000
 # Bounds are found to 1e-9. Exponentials of another processor differ in the last bit, and the bounds by as much as that.
 _CLOSE: Final = 1e-8
 _Wish: TypeAlias = "tuple[str, int]"  # key and `since_us`
+
+
+class _FirstSeen(NamedTuple):
+    """What a record says that none before it did."""
+
+    record: Record
+    observations: Sequence[Observation]
+    measurements: Sequence[Measurement]
+
+    def tell(self, comparison: Comparison) -> None:
+        """Fold it."""
+        for seen in self.observations:
+            comparison.take(seen, self.record.timestamp_us)
+        for measured in self.measurements:
+            comparison.measure(measured, self.record.timestamp_us)
 
 
 @dataclass(slots=True)
@@ -60,7 +76,7 @@ class _CoursePart:
     comparison: Comparison
     steps: deque[Promotion] = field(default_factory=deque)
     stages: list[CandidateStage | None] = field(default_factory=lambda: [None])
-    held: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
+    held: deque[_FirstSeen] = field(default_factory=deque)
 
 
 class StepChecks:
@@ -93,8 +109,9 @@ class StepChecks:
         self._next[record.partition] = record.offset + 1
         has = self._copies.has
         first = [seen for seen in items if not has(seen.query_id, record.timestamp_us, record.partition)]
+        measured = [] if items else measurements(self._codec, record, self._copies)
         for part in self._parts:
-            self._fold(part, record, first)
+            self._fold(part, _FirstSeen(record, first, measured))
         self._parts = [part for part in self._parts if part.steps]
 
     def end(self) -> None:
@@ -106,9 +123,9 @@ class StepChecks:
             self._report.unchecked["observations_missing"] += len(part.steps)
         self._parts = []
 
-    def _fold(self, part: _CoursePart, record: Record, items: Sequence[Observation]) -> None:
-        part.held.append((record, items))
-        while part.steps and (self._is_reached(part.steps[0]) or self._is_late(part, record)):
+    def _fold(self, part: _CoursePart, first: _FirstSeen) -> None:
+        part.held.append(first)
+        while part.steps and (self._is_reached(part.steps[0]) or self._is_late(part, first.record)):
             self._take_up(part)
             self._judge(part)
         self._take_up(part)
@@ -123,13 +140,12 @@ class StepChecks:
         """Fold what lies before the next step's offsets; without a step nothing more is needed."""
         held, part.held = part.held, deque()
         offsets = part.steps[0].offsets if part.steps else ()
-        for record, items in held:
-            if not _is_before(record, offsets):
+        for first in held:
+            if not _is_before(first.record, offsets):
                 if part.steps:
-                    part.held.append((record, items))
-            elif record.timestamp_us >= part.from_us:
-                for seen in items:
-                    part.comparison.take(seen, record.timestamp_us)
+                    part.held.append(first)
+            elif first.record.timestamp_us >= part.from_us:
+                first.tell(part.comparison)
 
     def _judge(self, part: _CoursePart) -> None:
         """Hold the next step against what the kernel says."""
@@ -152,23 +168,25 @@ class StepChecks:
 
     def _made(self, part: _CoursePart, stage: CandidateStage | None, recorded: Promotion) -> Promotion:
         plan, now_us = part.plan, recorded.time_us
-        evidence = part.comparison.evidence(plan.alpha)
+        evidence, beside = part.comparison.evidence(plan.alpha), guardrails(plan, part.comparison)
         if recorded.action == Action.END.value:
             verdict = Verdict(Action.END, 0.0 if stage is None else stage.share, recorded.reason)
         else:
-            verdict = next_verdict(plan, stage, evidence, now_us, recorded.guards)
+            verdict = next_verdict(plan, stage, evidence, now_us, recorded.guards, beside)
         reached = [self._next.get(number, 0) for number in range(len(recorded.offsets))]
         offsets = [min(pair) for pair in zip(recorded.offsets, reached, strict=True)]
-        return step(plan, verdict, evidence, now_us, recorded.guards, offsets)
+        return step(plan, verdict, evidence, now_us, recorded.guards, offsets, beside.metrics)
 
     def _is_same(self, recorded: Promotion, made: Promotion) -> bool:
         encode = self._codec.encode
         if encode(recorded) == encode(made):
             return True
-        ends = (recorded.lower, made.lower), (recorded.upper, made.upper)
+        if len(recorded.metrics) != len(made.metrics):
+            return False
+        ends = [*zip(_ends(recorded), _ends(made), strict=True)]
         if not all(isclose(*pair, rel_tol=0.0, abs_tol=_CLOSE) for pair in ends):
             return False
-        if encode(recorded) != encode(made._replace(lower=recorded.lower, upper=recorded.upper)):
+        if encode(recorded) != encode(_with_ends(made, recorded)):
             return False
         self._report.inferred["rounded"] += 1
         return True
@@ -179,6 +197,19 @@ class StepChecks:
             not offset or number in self._begun or self._first_us.get(number, part.from_us) < part.from_us
             for number, offset in enumerate(recorded.offsets)
         )
+
+
+def _ends(one: Promotion) -> list[float]:
+    """Return the bounds of a step."""
+    beside = [end for found in one.metrics for end in (found.lower, found.upper)]
+    return [one.lower, one.upper, *beside]
+
+
+def _with_ends(made: Promotion, recorded: Promotion) -> Promotion:
+    """Return a step with the bounds of another one."""
+    pairs = zip(made.metrics, recorded.metrics, strict=True)
+    metrics = tuple([one._replace(lower=other.lower, upper=other.upper) for one, other in pairs])
+    return made._replace(lower=recorded.lower, upper=recorded.upper, metrics=metrics)
 
 
 def _is_before(record: Record, offsets: Sequence[int]) -> bool:

@@ -15,7 +15,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import OversizedError, SchemaError
 from schemas.inputs import as_input, as_label
-from schemas.records import Feedback, Prediction, Query, Status, Tensor
+from schemas.records import Feedback, MetricFeedback, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError
@@ -227,6 +227,18 @@ async def test_feedback_carries_a_label_or_a_loss(client: Client, transport: Fak
     await client.feedback(prediction, loss=0.25)
     sent = [CODEC.decode(Feedback, value) for *_, value in transport.sent]
     assert sent == [Feedback("q-1", "seven", None, NOW_US), Feedback("q-1", None, 0.25, NOW_US)]
+
+
+async def test_a_metric_is_told_by_its_name(client: Client, transport: FakeTransport) -> None:
+    """Where its query's feedback goes; only finite numbers are values."""
+    await client.measure(_prediction(Query("q-1", "digits", "x")), "revenue", 12.5)
+    await client.measure("q-2", "revenue", -1, context="ann")
+    sent = [CODEC.decode(MetricFeedback, value) for *_, value in transport.sent]
+    assert sent == [MetricFeedback("q-1", "revenue", 12.5, NOW_US), MetricFeedback("q-2", "revenue", -1.0, NOW_US)]
+    assert transport.sent[1][1] == partition_of(b"ann", PARTITIONS)
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="finite"):
+            await client.measure("q-1", "revenue", value)
 
 
 async def test_feedback_carries_its_weight(client: Client, transport: FakeTransport) -> None:

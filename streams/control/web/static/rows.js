@@ -1,7 +1,7 @@
 // Rows and cards of what is shown.
 import { brief, clock, few, holding, percent, whole } from "./format.js";
 import { band, bars, command, node, spark } from "./drawing.js";
-import { BESIDE, CANDIDATE, FEW_HAVE, HOST, LIMITS, MODEL, OUT, PARTS, PLACE, SHAPES, STEP, TEXTS, TILES, TIMES, VERSION, belongs, between, named } from "./words.js";
+import { BESIDE, CANDIDATE, FEW_HAVE, HOST, LIMITS, MODEL, OUT, PARTS, PLACE, SHAPES, STEP, TEXTS, TILES, TIMES, VERSION, belongs, between, beyond, named } from "./words.js";
 
 export const shown = (value, write) => value === null || value === undefined ? "–" : write(value);
 export const tone = (key, value) => key in LIMITS && value >= LIMITS[key] ? "is-bad" : "";
@@ -73,7 +73,7 @@ export function folded(title, made) {
 export const marked = (steps, now_us) => steps.map(step => ({ ...step, bounds: between(step), when: clock(step.time_us), part: 1 - (now_us - step.time_us) / 3e8 }));
 export const concerns = row => step => step.kind === "policy" ? step.name === row.name : row.models.some(model => model.name === step.name);
 export function promotions(view, steps) {
-  const tables = [["Candidates under way", CANDIDATE, view.candidates.map(row => ({ ...row, who: [...named(row), belongs(row, row.incumbent)], bounds: [between(row), band(row.course, true)] }))],
+  const tables = [["Candidates under way", CANDIDATE, view.candidates.map(row => ({ ...row, who: [...named(row), belongs(row, row.incumbent)], bounds: [between(row), band(row.course, true), ...(row.metrics ?? []).map(beyond)] }))],
     ["Last steps", STEP, steps.map(row => ({ ...row, who: [...named(row), belongs(row)], action: [row.action, node("small", `${percent(row.share)} of queries`)] }))]].filter(([, , rows]) => rows.length);
   const parts = tables.map(each => table(...each));
   if (view.forgotten) parts.push(node("div", `${whole(view.forgotten)} ids of observations had to be forgotten before their time (control.ids_mib): a copy of one counts twice`, "dim"));

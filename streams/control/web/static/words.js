@@ -31,6 +31,8 @@ export const FEW_HAVE = { cost: row => row.cost !== null, clock_off_ms: row => M
 export const LETTER = [["topic", "Topic", "", text], ["cause", "Cause", "", text], ["minute", "Last minute", "records", whole],
   ["total", "Since the start", "of the process", whole], ["command", "See them with", "", command]];
 export const loss = fixed(3), between = row => `${loss(row.difference)} [${loss(row.lower)}, ${loss(row.upper)}]`;
+const exact = value => Number(value.toPrecision(3)).toString();
+export const beyond = row => node("small", `${row.metric}: ${exact(row.difference)} [${exact(row.lower)}, ${exact(row.upper)}]${row.unit && ` ${row.unit}`}${row.guardrail === null ? "" : `, at most ${exact(row.guardrail)} worse`}`);
 export const policy = name => name.split(/(?<=[,(])/).flatMap(part => [node("wbr"), part]); // a line may end after each parameter
 export const named = row => row.kind === "version" ? [`${row.name} ${row.candidate}`] : policy(row.candidate);
 export const belongs = (row, beside) => node("small", [...(row.kind === "version" ? [] : [`of ${row.name}`, ...(beside ? [", "] : [])]), ...(beside ? ["beside ", ...policy(beside)] : [])]);

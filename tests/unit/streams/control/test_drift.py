@@ -88,10 +88,10 @@ def test_answers_of_a_model_that_become_frequent_are_told_by_their_share() -> No
 
 
 def test_a_shift_of_little_is_not_told_however_sure_it_is() -> None:
-    """A twentieth of a standard deviation, for hours of a busy application."""
-    stream = Stream(per_minute=200)
-    stream.go_on(60)
-    assert stream.go_on(150, middle=40.5) is None
+    """A fifth of a standard deviation, of a busy application."""
+    stream = Stream(per_minute=400)
+    stream.go_on(150)
+    assert stream.go_on(30, middle=42.0) is None
 
 
 def test_what_is_again_as_it_was_is_told_no_more() -> None:

@@ -87,7 +87,7 @@ class FakeAsker:
         await self.gate.wait()
         return [self.answer(query) for query in queries]
 
-    async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def send_feedback(self, feedback: Iterable[tuple[Any, str | None]]) -> None:
         """Take feedback."""
         self.told.extend(feedback)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,7 @@ from tests.unit.streams.gateway.requests import NOW_US, FakeAsker
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from schemas.records import Feedback, Prediction, Query
+    from schemas.records import Prediction, Query
 
 QUESTION = HttpQuestion("iris", ("a", "b"), features=((1.0,), (2.0,)), context="ann", priority=2)
 
@@ -37,7 +37,7 @@ class FailingAsker(FakeAsker):
         """Fail."""
         raise self.error
 
-    async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def send_feedback(self, feedback: Iterable[tuple[Any, str | None]]) -> None:
         """Fail."""
         raise self.error
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Query, Status, Tensor
+from schemas.records import Feedback, MetricFeedback, Query, Status, Tensor
 from streams.gateway.protocol import mlflow, personalizer, teaching, tensorflow
 from streams.gateway.protocol.personalizer import RankingLoop
 from streams.gateway.protocol.values import HttpRequest, InputForm, RequestRefusedError
@@ -250,10 +250,9 @@ def test_feedback_is_a_label_or_a_loss() -> None:
         orjson.dumps({"feedback": [{"id": "a", "label": 3, "weight": 2.5}, {"id": "b", "loss": 0.5, "context": "c"}]}),
         1,
     )
-    assert [(one.query_id, one.label, one.loss, context) for one, context in told.items] == [
-        ("a", 3, None, None), ("b", None, 0.5, "c"),
+    assert [*told.items] == [
+        (Feedback("a", 3, None, 1, 2.5), None), (Feedback("b", None, 0.5, 1), "c"),
     ]  # fmt: skip
-    assert [one.weight for one, _ in told.items] == [2.5, None]
     for wrong in (
         {},
         {"id": "a", "label": 1, "weight": 0},
@@ -273,3 +272,14 @@ def test_vectors_are_answers(answer: np.ndarray[Any, Any]) -> None:
     asked = tensorflow.parse(request({"instances": [[1, 2]]}))
     expected = orjson.loads(orjson.dumps(answer.tolist()))
     assert answered(asked, Tensor.of(answer))["predictions"] == [expected]
+
+
+def test_a_metric_is_told_by_its_name_beside_labels() -> None:
+    """Its value is a number; a label or a loss is told by itself."""
+    body = orjson.dumps({"feedback": [{"id": "a", "metric": "revenue", "value": 3}, {"id": "a", "label": 1}]})
+    (told, _), (labelled, _) = teaching.parse(body, 7).items
+    assert told == MetricFeedback("a", "revenue", 3.0, 7)
+    assert labelled == Feedback("a", 1, None, 7)
+    for wrong in ({"value": "3"}, {}, {"value": 3, "label": 1}, {"value": 3, "loss": 0.5}):
+        with pytest.raises(RequestRefusedError):
+            teaching.parse(orjson.dumps({"id": "a", "metric": "revenue"} | wrong), 7)

@@ -47,7 +47,7 @@ class FakeDeployment:
             for _ in range(self.copies):
                 asyncio.get_running_loop().call_later(self.took_us / 1e6, self._answer, query)
 
-    async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
+    async def send_feedback(self, feedback: Iterable[tuple[Any, str | None]]) -> None:
         """Take feedback."""
         self.feedback += [(_now_us(), one, context) for one, context in feedback]
 

@@ -10,8 +10,8 @@ import pytest
 
 from schemas.records import STOPPED, Report
 from streams.operators.contract import Emit, EmitBatch, Record
-from streams.recorder.recorder import Recorder
-from streams.recorder.role import RecordRole, Reporting
+from streams.recorder.recorder import OtherLogError, Recorder
+from streams.recorder.role import Recording, RecordRole, Reporting
 from streams.recorder.span import Offset, RecordedSpan, Time
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
@@ -73,6 +73,12 @@ class FakeLogs:
             self.idle.set()
         await asyncio.sleep(0)
         return found
+
+    def make_anew(self, topic: str, count: int) -> None:
+        """Delete a topic and create it again, with so many records: a reader is sent to its beginning."""
+        self.logs[topic, 0] = log(topic, count)
+        self.next[topic, 0] = 0
+        self.idle.clear()
 
     def position(self, place: TopicPartition) -> int | None:
         """Return what is read next; nothing follows the last record."""
@@ -223,10 +229,7 @@ async def test_the_role_waits_for_kafka_and_reports(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("streams.recorder.role.REPORT_S", 0.0)
     logs, stop, reports = FakeLogs({("queries", 0): log("queries", 9)}), asyncio.Event(), list[Report]()
     logs.refusals = 2
-    writer = TraceWriter(tmp_path, ABOUT)
-    recorder = Recorder(logs, writer, RecordedSpan(follows=True), lambda: 0, is_patient=True)
-    reporting = Reporting("record@1", _Sink(), lambda _: b"", lambda: 0, (reports.append,))
-    running = asyncio.create_task(RecordRole(recorder, reporting, writer.close).run(stop))
+    running = asyncio.create_task(role(tmp_path, logs, reports).run(stop))
     await logs.idle.wait()
     async with asyncio.timeout(10):
         while not reports or not reports[-1].gauges["partitions"]:  # noqa: ASYNC110 - reports ring no bell
@@ -235,8 +238,59 @@ async def test_the_role_waits_for_kafka_and_reports(tmp_path: Path, monkeypatch:
     await running
     assert reports[-1].role == "record"
     assert reports[-1].counters["recorded_total{topic=queries}"] == 9
-    assert reports[-1].gauges["trace_bytes"] == writer.manifest.bytes > 0
+    assert reports[-1].gauges["trace_bytes"] == Trace.open(tmp_path).manifest.bytes > 0
     assert reports[-1].gauges[STOPPED] == 1
+
+
+def role(folder: Path, logs: FakeLogs, reports: list[Report]) -> RecordRole:
+    """Return the role on these logs."""
+
+    def begin(folder: Path) -> Recording:
+        writer = TraceWriter(folder, ABOUT)
+        recorder = Recorder(logs, writer, RecordedSpan(follows=True), lambda: 0, is_patient=True)
+        return Recording(recorder, writer.close)
+
+    return RecordRole(folder, begin, Reporting("record@1", _Sink(), lambda _: b"", lambda: 0, (reports.append,)))
+
+
+async def test_a_topic_that_is_made_anew_is_recorded_into_a_new_folder(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was read before is in the old one; a restart goes on in the new one; and so it goes each time."""
+    first, second, third = (tmp_path / name for name in ("trace", "trace.2", "trace.3"))
+    logs, reports = FakeLogs({("queries", 0): log("queries", 3), ("feedback", 0): log("feedback", 2)}), list[Report]()
+
+    async def recorded() -> None:
+        stop = asyncio.Event()
+        logs.idle.clear()
+        running = asyncio.create_task(role(first, logs, reports).run(stop))
+        await logs.idle.wait()
+        logs.make_anew("queries", 7)
+        await logs.idle.wait()
+        stop.set()
+        await running
+
+    await recorded()
+    assert (offsets(first), offsets(second)) == ([*range(3)], [*range(7)])
+    assert (offsets(first, "feedback"), offsets(second, "feedback")) == ([0, 1], [0, 1])
+    assert reports[-1].counters["traces_begun_anew_total"] == 1
+    assert f"begins anew in {second}" in caplog.text
+    logs.logs["queries", 0] += log("queries", 2, first=7)
+    await recorded()
+    assert (offsets(first), offsets(second), offsets(third)) == ([*range(3)], [*range(9)], [*range(7)])
+
+
+async def test_nothing_of_another_log_gets_into_a_trace_though_it_has_grown_beyond_it(tmp_path: Path) -> None:
+    """What is read in one go begins below what was recorded, and ends beyond it."""
+    logs = FakeLogs({("queries", 0): log("queries", 2)})
+    with TraceWriter(tmp_path, ABOUT) as writer:
+        recorder = Recorder(logs, writer, RecordedSpan(follows=True), lambda: 0)
+        running = asyncio.create_task(recorder.run(asyncio.Event()))
+        await logs.idle.wait()
+        logs.make_anew("queries", 3)
+        with pytest.raises(OtherLogError, match="name a new folder"):
+            await running
+    assert offsets(tmp_path) == [0, 1]
 
 
 class _Sink:

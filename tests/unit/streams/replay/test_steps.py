@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from schemas import topics
-from schemas.records import Promotion
+from schemas.records import Measurement, Measurements, MetricValue, Promotion, WatchedMetric
 from streams.operators.join.kernel import JoinerSettings
 from streams.replay.as_it_was import RecordedDeployment, replay
 from streams.replay.recording import MemoryTrace
@@ -159,3 +159,35 @@ async def test_a_step_that_was_taken_twice_is_counted() -> None:
 
     assert report.differences == []
     assert report.inferred["repeated"] == 1
+
+
+class MeasuredCourses(Courses):
+    """The version that comes is better, and slower at its next share; latency has a guardrail of 20 ms."""
+
+    def observations(self) -> Iterator[Observation]:
+        """Yield observations; each comes behind a measurement of the same query."""
+        for one in super().observations():
+            version = one.versions[0].version
+            slow = 0.4 if version == "2" and self.wanted.share > 0.1 else 0.0
+            values = (MetricValue("latency", 0.0, 0.3 + slow),)
+            measured = Measurement(one.query_id, one.application, None, one.decision, values, (f"forest@{version}",))
+            self.log.write(topics.OBSERVATIONS, one.application.encode(), Measurements((measured,)), self.now_us)
+            yield one
+
+
+async def test_a_step_that_goes_by_a_metric_comes_out_as_it_was_and_another_one_is_found() -> None:
+    """The control role sends back what is better and slower; the trace says so again, bit for bit."""
+    watched = WatchedMetric("digits", "latency", 200.0, "ms", 20.0)
+    place = MeasuredCourses(metrics=(watched,))
+    await place.run(40)
+    trace = MemoryTrace(place.log.records)
+    steps = [CODEC.decode(Promotion, record.value) for record in trace.logs[topics.PROMOTIONS, 0]]
+    assert [each.action for each in steps] == ["begin", "step", "step", "back"]
+    assert steps[-1].reason.startswith("latency breaks its guardrail: ")
+    assert steps[-1].metrics[0].upper < -20.0
+
+    report = replayed(trace)
+    assert report.differences == []
+    assert report.checked["steps"] == 4
+    wrong = (steps[-1].metrics[0]._replace(pairs=1),)
+    assert replayed(changed(trace, 3, metrics=wrong)).different["steps"] == 1
