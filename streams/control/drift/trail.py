@@ -196,7 +196,7 @@ class DriftTrail:
         if found.max(initial=0.0) < sure(len(before)):  # what runs take away changes nothing
             return found
         whole = blocks[len(blocks) % length :]
-        windows = whole.reshape(-1, length, *whole.shape[1:]).sum(axis=1)
+        windows = whole.reshape(len(whole) // length, length, *whole.shape[1:]).sum(axis=1)
         known = [blocks, windows, self._past()] if len(self._hours) >= FEW_HOURS else [blocks, windows]
         left = [tempered(found, each[:, : len(before)]) for each in known if len(each) > 1]
         return np.asarray(np.min([found, *left], axis=0))
