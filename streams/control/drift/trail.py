@@ -56,6 +56,7 @@ class DriftTrail:
         "_columns",
         "_hour",
         "_hours",
+        "_known",
         "_length",
         "_minutes",
         "_places",
@@ -72,6 +73,7 @@ class DriftTrail:
         self._hour = -1  # of the last of them
         self._before: Counts | None = None  # all counts before the onset
         self._length = 1  # of the window that told of it
+        self._known: Counts = self._nothing()[None][:0]  # the minutes before it
         self.onset: int | None = None
         self.moved: list[MovedColumn] = []
         self.evidence: dict[str, float] = {}
@@ -133,9 +135,7 @@ class DriftTrail:
         far = _distance(was, now)
         known = [(column, place) for column, place in self._places.items() if place < count]
         held = [(far[place], column, place) for column, place in known if far[place] >= LEAST]
-        blocks = self._blocks(self.onset)
-        length = min(self._length, max(1, len(blocks) // FEW_WINDOWS))
-        sure_of = self._surely(before, self._since()[:count], blocks, length) >= sure(count)
+        sure_of = self._surely(before, self._since()[:count], self._known, self._length) >= sure(count)
         return [
             MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()))
             for _, column, place in sorted(held, reverse=True)
@@ -156,7 +156,7 @@ class DriftTrail:
                 if told >= 1.0 and told > best:
                     best, onset = told, length
         if onset is not None:
-            self.onset, self._length = self._minutes[-onset][0], onset
+            self.onset, self._length, self._known = self._minutes[-onset][0], onset, blocks[:-onset]
             self._before = whole - blocks[-onset:].sum(axis=0)
 
     def _look_for_return(self, minute: int) -> None:
@@ -201,8 +201,8 @@ class DriftTrail:
         left = [tempered(found, each[:, : len(before)]) for each in known if len(each) > 1]
         return np.asarray(np.min([found, *left], axis=0))
 
-    def _blocks(self, until: int | None = None) -> Counts:
-        found = [counts for minute, counts in self._minutes if until is None or minute < until]
+    def _blocks(self) -> Counts:
+        found = [counts for _, counts in self._minutes]
         return np.array(found)[:, : len(self._columns)] if found else self._nothing()[None][:0]
 
     def _since(self) -> Counts:
