@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
-from load.scenarios.learning import costs, freshness_tables, learn
+from load.scenarios.learning import ab, costs, freshness_tables, learn
 from load.scenarios.operation import guardrails, hostile, idle, matrix, replayed, rollout, soak, story, takeover
 from load.scenarios.rate import floor, loop, overload, processes
 from load.scenarios.scale import scale_tables
@@ -36,6 +36,7 @@ _OWN: tuple[Scenario, ...] = (
     soak.SCENARIO,
     freshness_tables.SCENARIO,
     costs.SCENARIO,
+    ab.SCENARIO,
     idle.SCENARIO,
     story.SCENARIO,
     guardrails.SCENARIO,

@@ -3,8 +3,9 @@
 contract, registry                            what a selection policy is; the policies by name
 single, epsilon_greedy, ucb1, discounted_ucb, thompson, exp3      ask one model
 exp4, class_vote                              ask every model and weigh the answers
-linucb, linear_thompson, timely               decide by features, or by latencies
-arm_sets, means, linear, linear_policy, logweights, class_counts, best_arm    what several of them share
+linucb, linear_thompson, context_tree, timely    decide by features, or by latencies
+arm_sets, means, linear, linear_policy, logweights, class_counts, best_arm, feature_counts
+                                              what they, or several of them, share
 losses, combine, draw                         losses; answers into one; the draw of a decision
 batching                                      what a batch controller is; the controllers by name
 aimd, deferred, fixed, quantile               the controllers

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from policies.arm_sets import OneArm
 from policies.cascade import Cascade
 from policies.class_vote import ClassVote
+from policies.context_tree import ContextTree
 from policies.contract import is_answering
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
@@ -41,6 +42,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Thompson.name: Thompson,
     LinUcb.name: LinUcb,
     LinearThompson.name: LinearThompson,
+    ContextTree.name: ContextTree,
     Exp3.name: Exp3,
     Exp4.name: Exp4,
     ClassVote.name: ClassVote,

@@ -36,10 +36,10 @@ MAX_TEXT: Final = 4_096
 
 def over_text(query: Query) -> str:
     """Return what is wrong where a query's texts beside its input are longer than may travel; empty if they are not."""
-    texts = (query.query_id, query.application, query.context, query.version, query.reply_token)
+    texts = (query.query_id, query.application, query.context, query.version, query.reply_token, query.episode)
     if sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if text) <= MAX_TEXT:
         return ""
-    return f"Query: id, application, context, version and token have more than {MAX_TEXT} bytes"
+    return f"Query: id, application, context, version, token and episode have more than {MAX_TEXT} bytes"
 
 
 class Codec:

@@ -225,6 +225,7 @@ class Query(NamedTuple):
         None  # rows of features, or ids, of which the best are asked for; at most `inputs.MAX_CANDIDATES`
     )
     top: int = 1  # so many of them
+    episode: str = ""  # several queries that one feedback is about; "" = none
 
 
 class ModelQueries(NamedTuple):
@@ -399,6 +400,8 @@ class Prediction(NamedTuple):
     imputed: tuple[str, ...] = ()  # sources whose features had not come: their running means stand in
     stages: tuple[StageOutput, ...] = ()  # of an application with a graph: all that its stages were asked
     ranked: Ranked | None = None  # where candidates were ids
+    drawn: str = ""  # the draw of its context or episode that counted: SALT/PERIOD; "" = the query drew by its own id
+    episode: str = ""  # the query's
     interval: NumberInterval | None = None  # where the application promises coverage, and the answer is a number
 
     def __repr__(self) -> str:
@@ -443,6 +446,7 @@ class KeyedFeedback(NamedTuple):
     revises: bool = False  # `context` is a query's id, about which the last record counts
     weight: float | None = None  # as of `Feedback`
     teacher: str = ""  # as in `Feedback`
+    episode: str = ""  # about all its answers by then, instead of the last one of a context; "" = not
 
 
 class MetricFeedback(NamedTuple):
@@ -500,6 +504,8 @@ class Observation(NamedTuple):
     worth: float | None = None  # what a loss of 1 costs, in the unit of the application's loss; None = it has none
     weight: float | None = None  # the part of a full lesson that it is, in (0, 1]; None = 1
     bound: TeachingBound | None = None  # how far it may teach; None = as it stands
+    drawn: str = ""  # the prediction's: those of one context and draw are no independent evidence
+    episode: str = ""  # the prediction's
     interval: NumberInterval | None = None  # the prediction's, where a number was told
 
 
@@ -621,6 +627,11 @@ class Application:
     lessons_per_context: int = 0  # in a minute that teach what all contexts share; 0 = any number
     teachers: tuple[str, ...] = ()  # whose lessons are counted each, all others as one; () = each name counts
     metrics: tuple[Metric, ...] = ()  # what is measured beside the loss
+    assign: str = "query"  # query | context | episode: who draws versions and arms, see `policies.assignment`
+    sticky_s: float = 0.0  # how long a draw of a context stands; 0 = for ever
+    salt: str = ""  # another one draws anew for every context
+    holdout: float = 0.0  # share of the contexts that the first model answers for ever, whatever the policy is
+    episodes: bool = False  # feedback may be about all answers of an episode
 
     @property
     def asks(self) -> tuple[str, ...]:

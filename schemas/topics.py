@@ -30,6 +30,8 @@ OUTSIDE: Final = "/"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"
+# Behind the version that rows name: if it is not loaded, the one that serves answers them.
+OR_SERVING: Final = "?"
 
 # Longer keys of features are named by their hash: they are a client's, and are kept in every process.
 MAX_KEY_BYTES: Final = 256

@@ -31,7 +31,7 @@ from schemas.framing import peek_id
 from schemas.ids import DRAWN_BITS
 from schemas.ids import query_id as drawn_id
 from schemas.inputs import Row, as_candidates, as_features, as_input, as_label
-from schemas.records import Features, Feedback, MetricFeedback, Prediction, Query
+from schemas.records import Features, Feedback, KeyedFeedback, MetricFeedback, Prediction, Query
 from schemas.rows import each_input
 from schemas.sizes import MAX_BYTES
 from streams.client_transport import KafkaClientTransport
@@ -229,6 +229,7 @@ class Client:
         candidates: Row | Sequence[str] | None = None,
         top: int = 1,
         query_id: str | None = None,
+        episode: str = "",
         timeout_s: float = TIMEOUT_S,
         headers: Headers = (),
     ) -> Prediction:
@@ -253,6 +254,8 @@ class Client:
                 asked, and `x` is not looked at. For `two_speed`: ids of its items. Feedback is about the first.
             top: how many of them.
             query_id: an id of your own; a query asked twice is answered twice, and learnt from once.
+            episode: several queries that one feedback is about, such as a visit: `feedback_on_episode`. All of them
+                have the same context, or none.
             timeout_s: how long to wait at most.
             headers: of the query's record, such as `traceparent`; the prediction's record has them, too.
 
@@ -267,6 +270,7 @@ class Client:
         name, token = query_id or self._new_id(), secrets.token_hex(_TOKEN_BYTES)
         ranked = None if candidates is None else as_candidates(candidates)
         query = Query(name, application, row, context, now_us, slo_ms, priority, given, version, token, ranked, top)
+        query = query._replace(episode=episode) if episode else query
         future, is_taken = self._expect(query), False
         try:
             async with asyncio.timeout(timeout_s):
@@ -406,7 +410,8 @@ class Client:
                 asked.append(error)
             else:
                 asked.append(self._waiting[query.query_id])
-                records.append((_key(query.query_id, query.context), query.context, value))
+                home = _home(query)
+                records.append((_key(query.query_id, home), home, value))
         return asked, records
 
     def _warn_if_cut(self, slo_ms: float, prediction: Prediction) -> None:
@@ -441,16 +446,45 @@ class Client:
                 context is not the prediction's.
             TypeError: the label is none, or `prediction` neither a prediction nor an id.
         """
-        if (label is None) == (loss is None):
-            raise ValueError("give either label= or loss=")
-        if loss is not None and not 0 <= loss <= 1:
-            raise ValueError(f"a loss lies in [0, 1], not {loss}")
+        _check_told(label, loss)
         if weight is not None and not 0 < weight < inf:
             raise ValueError(f"a weight is a number above 0, not {weight}")
         query_id, known = _asked(prediction, context)
         true = None if label is None else as_label(label)
         record = Feedback(query_id, true, loss, self._clock.now_us(), weight)
         await self.send_feedback(((record, known),))
+
+    async def feedback_on_episode(
+        self,
+        application: str,
+        episode: str,
+        *,
+        label: object = None,
+        loss: float | None = None,
+        context: str | None = None,
+        within_s: float = 604_800.0,
+    ) -> None:
+        """Report what an episode came to: each of its answers whose window has not ended gets the whole of it.
+
+        Args:
+            application: that was asked, with `episodes` on.
+            episode: as its queries name it.
+            label: a number or text, or scores.
+            loss: instead of a label, in [0, 1].
+            context: that its queries had; None = none.
+            within_s: how old an answer is at most.
+
+        Raises:
+            ValueError: neither or both are given, the loss is outside [0, 1], or no episode is named.
+            TypeError: the label is none.
+        """
+        if not episode:
+            raise ValueError("name the episode")
+        _check_told(label, loss)
+        true = None if label is None else as_label(label)
+        home, now_us = episode if context is None else context, self._clock.now_us()
+        told = KeyedFeedback("", application, context or "", int(within_s * 1e6), true, loss, now_us, episode=episode)
+        await self._produce(topics.FEEDBACK, ((told, home),))
 
     async def measure(
         self, prediction: Prediction | str, metric: str, value: float, *, context: str | None = None
@@ -535,7 +569,7 @@ class Client:
 
     async def send(self, queries: Iterable[Query], headers: Headers = ()) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
-        await self._produce(topics.QUERIES, ((query, query.context) for query in queries), headers)
+        await self._produce(topics.QUERIES, ((query, _home(query)) for query in queries), headers)
 
     async def send_feedback(self, feedback: Iterable[tuple[Feedback | MetricFeedback, str | None]]) -> None:
         """Send many feedbacks, each with the context that its query had; returns when they are acknowledged."""
@@ -547,7 +581,10 @@ class Client:
         return lambda: self._listeners.remove(listener)
 
     async def _produce(
-        self, topic: str, items: Iterable[tuple[Query | Feedback | MetricFeedback, str | None]], headers: Headers = ()
+        self,
+        topic: str,
+        items: Iterable[tuple[Query | Feedback | KeyedFeedback | MetricFeedback, str | None]],
+        headers: Headers = (),
     ) -> None:
         self._check_here()
         made = [(_key(record.query_id, context), context, self._encoded(record)) for record, context in items]
@@ -572,7 +609,7 @@ class Client:
                 raise told
         return refused
 
-    def _encoded(self, record: Query | Feedback | MetricFeedback) -> bytes:
+    def _encoded(self, record: Query | Feedback | KeyedFeedback | MetricFeedback) -> bytes:
         try:
             value = self._codec.encode(record)
         except OversizedError as error:
@@ -599,7 +636,8 @@ class Client:
         if query.query_id in self._waiting:
             raise ValueError(f"query {query.query_id} is already being asked; ids must differ")
         future = asyncio.get_running_loop().create_future()
-        partition = self._place(_key(query.query_id, query.context), query.context)
+        home = _home(query)
+        partition = self._place(_key(query.query_id, home), home)
         self._waiting[query.query_id] = _Awaited(query, partition, future)
         return future
 
@@ -665,9 +703,22 @@ class Client:
         )
 
 
+def _check_told(label: object, loss: float | None) -> None:
+    """Raise ValueError unless one of them is told, and is one."""
+    if (label is None) == (loss is None):
+        raise ValueError("give either label= or loss=")
+    if loss is not None and not 0 <= loss <= 1:
+        raise ValueError(f"a loss lies in [0, 1], not {loss}")
+
+
 def _key(query_id: str, context: str | None) -> bytes:
     """Return the key of a query's records."""
     return (query_id if context is None else context).encode()
+
+
+def _home(asked: Query | Prediction) -> str | None:
+    """Return what a query lies by in the topics, as all that belongs with it does; None = its id."""
+    return asked.episode or None if asked.context is None else asked.context
 
 
 async def _refusals(sending: Awaitable[None], partition: int) -> dict[int, RecordRefusedError]:
@@ -687,4 +738,4 @@ def _asked(prediction: Prediction | str, context: str | None) -> tuple[str, str 
         raise TypeError(f"feedback is about a prediction, or the id of a query, not {type(prediction).__name__}")
     if context not in {None, prediction.context}:
         raise ValueError(f"the prediction's context is {prediction.context!r}, not {context!r}")
-    return prediction.query_id, prediction.context
+    return prediction.query_id, _home(prediction)

@@ -72,5 +72,6 @@ class SyncClient:
     predict = _waiting(Client.predict)
     predict_many = _waiting(Client.predict_many)
     feedback = _waiting(Client.feedback)
+    feedback_on_episode = _waiting(Client.feedback_on_episode)
     measure = _waiting(Client.measure)
     set_features = _waiting(Client.set_features)

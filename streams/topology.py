@@ -31,6 +31,8 @@ DEAD_LETTER_ROOM = 2
 MAX_CONTEXT_BYTES = 127
 # Between application and context in a state's name: contexts in the application's partition, or in all partitions.
 TOGETHER, SPREAD = "/", ":"
+_HELD_OUT = "(holdout)"
+_HELD_OUT_ENDS = (TOGETHER + _HELD_OUT, SPREAD + _HELD_OUT)
 # The changelogs of the control role's tables, as Faust names them: figures of processes, and the minutes of a day for
 # charts. They are created with the other topics, so that Faust needs no right to create one.
 CONTROL_TABLE = "control-live-changelog"
@@ -404,6 +406,16 @@ def state_name(application: str, context: str | None, *, is_spread: bool = False
     if len(context) * 4 > MAX_CONTEXT_BYTES and len(encoded := context.encode()) > MAX_CONTEXT_BYTES:
         context = hashlib.blake2b(encoded).hexdigest()  # 128 characters
     return f"{application}{SPREAD if is_spread else TOGETHER}{context}"
+
+
+def held_out_state(application: str, *, is_spread: bool = False) -> str:
+    """Name the state under which decisions stand that are not the policy's, of contexts that are held out."""
+    return state_name(application, _HELD_OUT, is_spread=is_spread)
+
+
+def is_held_out(state: str) -> bool:
+    """Tell whether a decision of a state is none of the policy's."""
+    return state.endswith(_HELD_OUT_ENDS)
 
 
 def state_partition(name: str, partitions: int) -> int:

@@ -96,6 +96,8 @@ SEEN = Observation(
     imputed=("films",),
     ranked=RANKED._replace(rows=None),
     bound=TeachingBound("orders", 100, 7),
+    drawn="summer/2914",
+    episode="visit-1",
     interval=INTERVAL,
 )
 OUTPUTS = (
@@ -104,7 +106,7 @@ OUTPUTS = (
 )
 
 FULL: tuple[object, ...] = (
-    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary", "token", ROWS, 2),
+    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary", "token", ROWS, 2, "visit-1"),
     ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary", 15_000, 1),
     ModelPredictions(
         model="good",
@@ -147,6 +149,8 @@ FULL: tuple[object, ...] = (
         ("users",),
         STAGES,
         RANKED,
+        "summer/2914",
+        "visit-1",
     ),
     Feedback("q-1", "seven", 0.5, NOW_US, 2.0, "digits", "web"),
     SEEN,
@@ -178,6 +182,11 @@ FULL: tuple[object, ...] = (
             Metric("revenue", "feedback", True, -5.0, 200.0, "EUR", 0.5, 0.0),
             Metric("p", "price", prices=_PRICES),
         ),
+        assign="context",
+        sticky_s=604_800.0,
+        salt="summer",
+        holdout=0.05,
+        episodes=True,
     ),
     Model(
         "good",
@@ -227,7 +236,19 @@ FULL: tuple[object, ...] = (
         *("the epoch is over", ("good moves from host.small@2 to host.small: host.small@2 would be 104% busy",)),
     ),
     Features((0.5, -1e300), 7),
-    KeyedFeedback("", "digits", "ann", 1_800_000_000, "seven", 0.5, NOW_US, revises=True, weight=0.5, teacher="orders"),
+    KeyedFeedback(
+        "",
+        "digits",
+        "ann",
+        1_800_000_000,
+        "seven",
+        0.5,
+        NOW_US,
+        revises=True,
+        weight=0.5,
+        teacher="orders",
+        episode="visit-1",
+    ),
     MetricFeedback("q-1", "revenue", 12.5, NOW_US, "digits", "orders"),
     Measurements((Measurement("q-1", "digits", "ann", FEATURED, _VALUES, ("good@2",), NOW_US, NOW_US + 9),) * 2),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
+import time
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -17,8 +18,10 @@ from rich.progress import Progress
 
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
+from deploy.cli.states import Age
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.process.progress import shown
 from deploy.state import catalog, desired
 from deploy.terminal import echo
 from policies import registry
@@ -54,6 +57,8 @@ skysail app set digits models=svc,forest@nightly       forest answers in the ver
 skysail app apply                      the models and applications of the settings file
 skysail app list
 skysail app show digits
+skysail app holdout digits             what the policy saves, by the people held out of it
+skysail app tree digits                the groups of `context_tree`, and what they were split on
 skysail app contexts digits            users whose weights differ most from the others'
 skysail app promote digits --policy thompson               it decides, if the feedback shows that it is better
 skysail app promote digits --policy thompson --apprentice  it learns along until it is as good, then decides
@@ -175,6 +180,46 @@ def contexts(settings: Settings, name: str, *, as_json: bool) -> None:
         print_json(differing.document(found))
     else:
         echo(*differing.lines(found))
+
+
+@app.command()
+@click.argument("name")
+@click.option("--since", type=Age(), default="7d", show_default=True, help="Observations of this time count: 12h, 7d")
+@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@json_option
+@with_settings
+def holdout(settings: Settings, name: str, *, since: float, alpha: float, as_json: bool) -> None:
+    """Show what the policy of application NAME saves, by those who are held out of it.
+
+    A person (a context) is one value, the mean of what their answers cost. The bounds hold with confidence 1 - ALPHA.
+    """
+    from deploy.state.evidence import fold
+    from streams.promotion.holdout import HoldoutEvidence, lines
+
+    found = HoldoutEvidence(name)
+    with shown(Console(stderr=True)) as progress:
+        fold(settings, codec_for(settings), found.take, time.time_ns() // 1000 - int(since * 1e6), progress)
+    report = found.report(alpha)
+    if as_json:
+        print_json({**report._asdict(), "evidence": asdict(report.evidence)})
+    else:
+        echo(*lines(name, report))
+
+
+@app.command()
+@click.argument("name")
+@json_option
+@with_settings
+def tree(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Show into which groups the policy `context_tree` of application NAME has split those who ask."""
+    from deploy.state.groups import read_groups
+    from streams.story import groups
+
+    found = asyncio.run(read_groups(settings, codec_for(settings), name))
+    if as_json:
+        print_json(groups.document(found))
+    else:
+        echo(*groups.lines(found))
 
 
 @app.command("backfill")

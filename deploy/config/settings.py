@@ -680,8 +680,8 @@ class ApplicationSettings(Section):
     policy: str = "exp3"
     """The policy that chooses among them. A policy of your own is `my_pkg.mine:MyPolicy`, or the name of an entry point
     ([extending.md](extending.md)). `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` and `exp3`
-    ask one model. `linucb` and `linear_thompson` do so by the query's features. `exp4`, `class_vote` and `timely`
-    combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
+    ask one model. `linucb`, `linear_thompson` and `context_tree` do so by the query's features. `exp4`, `class_vote`
+    and `timely` combine several. `cascade` asks them in their order, the next one where an answer is in doubt."""
     parameters: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the policy, such as `{eta: 0.1}`. A wrong name is refused, and the message names the nearest
     one. Those of a policy of your own may be anything that JSON can hold."""
@@ -765,6 +765,19 @@ class ApplicationSettings(Section):
     metrics: dict[Name, MetricSettings] = Field(default_factory=dict)
     """What is measured beside the loss, by name, such as `{latency: {of: latency, span: 500, guardrail: 5}}`: shown for
     every candidate, and bounds what one may cost ([metrics.md](metrics.md))."""
+    assign: Literal["query", "context", "episode"] = "query"
+    """Who draws which version, which model and which arm answers: every query for itself, each context (a person) once
+    for `sticky_s`, or each episode once ([people.md](people.md)). A query without one draws for itself, and is
+    counted. Then queries are decided in Python, not in columns."""
+    sticky_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """With `assign: context`: how long a draw stands (s), such as 604800 for a week. 0 = for ever."""
+    salt: str = Field(default="", max_length=64)
+    """Any text. With another one every context draws anew: for a new experiment."""
+    holdout: float = Field(default=0.0, ge=0, le=0.5)
+    """The share of the contexts for which the policy never decides: the first of `models` answers them, whatever the
+    policy, the period and the salt are. `skysail app holdout` tells what the policy saves."""
+    episodes: bool = False
+    """Whether feedback may be about all answers of an episode: queries that name the same `episode`."""
     timings: bool = False
     """Whether each output in its predictions says how long the row waited, how long its batch took and how many rows
     it had (`prediction.outputs[0].predict_us`). Where models run inside selection, such queries are decided in Python,

@@ -14,6 +14,7 @@ import numpy as np
 
 from deploy.errors import UsageError
 from deploy.scoring.scored import AnswerTerms, Scored, of_one
+from policies.assignment import QUERY
 from policies.contract import is_answering, is_contextual, is_stepwise
 from policies.draw import uniform
 from policies.outside import comes_from_outside
@@ -160,6 +161,8 @@ def asks_one(deployed: Deployed) -> bool:
         or comes_from_outside(policy)
         or application.stages
         or application.sources
+        or application.assign != QUERY
+        or application.holdout
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.assignment import QUERY
 from policies.contract import OwnAnswer, is_answering, is_contextual, is_stepwise
 from policies.outside import comes_from_outside
 from schemas import topics
@@ -254,6 +255,7 @@ class PlainQueries:
             ("workers", not (inside >= asked or inside.isdisjoint(asked))),
             ("parity", application.parity and not inside >= asked),
             ("models", not models.keys() >= {*application.models}),
+            ("assign", application.assign != QUERY or application.holdout),
             ("canary", canary_shares(application.models, models, application)),
             ("cache", self._questions.cache is not None),
             ("admission", self._questions.admission is not None and not inside.isdisjoint(asked)),

@@ -20,6 +20,7 @@ from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import seconds_late
 from streams.evaluation.items import are_of_items, as_arms
 from streams.operators.weighing import in_one_unit
+from streams.topology import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -130,7 +131,8 @@ def evaluate(
     Raises:
         EvaluationError: no decision can be judged, or the candidate cannot be by this log.
     """
-    closed = history.closed(window_s)
+    ended = history.closed(window_s)
+    closed = [seen for seen in ended if not is_held_out(seen.decision.state)]
     real = [seen for seen in closed if not (is_known_alone and seen.imputed)]
     is_of_items = are_of_items(real) if candidate.is_of_items is None else candidate.is_of_items
     made = [as_arms(seen) for seen in real] if is_of_items else [*real]
@@ -154,7 +156,8 @@ def evaluate(
         served_by=tuple([name for name, _ in Counter(seen.decision.policy for seen in judged).most_common()]),
         decisions=len(judged),
         left_out={
-            "window not ended": len(history.observations) - len(closed),
+            "window not ended": len(history.observations) - len(ended),
+            "held out of the policy": len(ended) - len(closed),
             "features imputed": len(closed) - len(real),
             "loss not known": len(real) - len(judged),
             "no feedback came": sum(age >= window_s for age in _ages_s(history)),

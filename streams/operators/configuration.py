@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies import conformal, intervals, metrics, registry
+from policies import assignment, conformal, intervals, metrics, registry
 from policies.combine import COMBINES, VOTE
 from policies.contract import is_answering, is_choosing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
@@ -292,6 +292,7 @@ def check(application: Application) -> None:
         faults[fault] = True
     faults[f"max_weight is {max_weight}; make it positive, at most {MOST_WEIGHT:g}"] = not 0 < max_weight <= MOST_WEIGHT
     faults |= dict.fromkeys((*_faulty(application.sources), *metrics.faults_of(application.metrics)), True)
+    faults |= dict.fromkeys(assignment.faults(application), True)
     faults[f"forget_s is {forget_s}; make it positive"] = forget_s is not None and not 0 < forget_s < inf
     faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]

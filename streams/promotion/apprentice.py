@@ -20,7 +20,8 @@ from streams.operators.configuration import HEDGE, apprentice
 from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
 from streams.operators.weighing import weighed
-from streams.promotion.policy_difference import PolicyDifference
+from streams.promotion.persons import Units
+from streams.promotion.policy_difference import PolicyComparison, PolicyDifference
 from streams.promotion.serving_losses import served_loss
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class ApprenticeEvidence:
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
         self._difference = PolicyDifference()
+        self._units: Units[list[PolicyComparison]] = Units(list)
         self._metrics = {one.metric: PolicyDifference() for one in metrics}
         self._wanted: OrderedDict[str, tuple[float, ...]] = OrderedDict()  # by query, where there are metrics
 
@@ -84,7 +86,7 @@ class ApprenticeEvidence:
                 self._would(seen.query_id, seen.decision)
             checked(its)
             if seen.decision.policy == self._incumbent:
-                self._judge(weighed(seen), 1.0 if seen.weight is None else seen.weight)
+                self._judge(weighed(seen), 1.0 if seen.weight is None else seen.weight, timestamp_us)
             states = taught(self._states, its, timestamp_us, self._window_us, reach)
         except PolicyError:
             return  # it is no lesson for the learner either
@@ -126,20 +128,27 @@ class ApprenticeEvidence:
         """What the apprentice has learnt, by name."""
         return self._states
 
-    def _judge(self, seen: Observation, part: float) -> None:
+    def _judge(self, seen: Observation, part: float, now_us: int) -> None:
         """Compare both policies on one query; what cannot be told is counted."""
         decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen.decision)
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
+        unit: list[PolicyComparison] | None = None
+        if seen.drawn:  # what one context costs under one draw is one value, see `persons`
+            for closed in self._units.close(now_us):
+                self._difference.add_unit(closed)
+            unit = self._units.of(seen, now_us)
+            if unit is None:
+                return
         arm = decision.chosen[0] if len(decision.chosen) == 1 else None
         served = served_loss(seen)
         loss = served if arm is None or losses[arm] is None else losses[arm]
         if _depends_on_answers(seen) or loss is None:  # what is known goes by the answers, or nothing is
             self._difference.leave_out()
         elif arm is None:
-            self._difference.compare(loss, losses, wanted, part)
+            self._difference.compare(loss, losses, wanted, part, unit)
         else:
-            self._difference.estimate(arm, loss, wanted, decision.propensities, part)
+            self._difference.estimate(arm, loss, wanted, decision.propensities, part, unit)
 
     def _propensities(self, decision: Decision) -> tuple[float, ...]:
         """Return what the apprentice would do, from its own state."""

@@ -13,7 +13,7 @@ Source of the weights: Dudik, Langford and Li, Doubly robust policy evaluation a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
 from streams.promotion.evidence import Totals
@@ -25,6 +25,25 @@ if TYPE_CHECKING:
 
 # Who is asked more seldom counts as never asked: squares of weights stay finite.
 LEAST_SHARE: Final = 1e-100
+
+
+class PolicyComparison(NamedTuple):
+    """What one query tells: the difference of the losses, in [least, most], and what it is made of."""
+
+    value: float
+    least: float
+    most: float
+    weight: float
+    loss: float
+    own: float
+    part: float
+
+
+def _together(unit: Sequence[PolicyComparison]) -> PolicyComparison:
+    """Return the comparisons of one unit as one: their mean, within the widest of their ranges."""
+    value, _, _, weight, loss, own, part = [sum(column) / len(unit) for column in zip(*unit, strict=True)]
+    least, most = min(each.least for each in unit), max(each.most for each in unit)
+    return PolicyComparison(value, least, most, weight, loss, own, part)
 
 
 class PolicyDifference:
@@ -43,7 +62,12 @@ class PolicyDifference:
         self._left_out += 1
 
     def compare(
-        self, served: float, losses: Sequence[float | None], wanted: Sequence[float], part: float = 1.0
+        self,
+        served: float,
+        losses: Sequence[float | None],
+        wanted: Sequence[float],
+        part: float = 1.0,
+        unit: list[PolicyComparison] | None = None,
     ) -> None:
         """Compare where all models were asked; if none has anything to tell, whoever is asked would cost the same.
 
@@ -52,23 +76,28 @@ class PolicyDifference:
             losses: by model.
             wanted: how likely the other policy would ask each.
             part: the part.
+            unit: gathers what is to count as one, see `persons`; None = the query counts by itself.
         """
         known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
         if any(loss is None for _, loss in known) and any(loss is not None for loss in losses):
             self._left_out += 1
             return
-        self._parts += part
         own = sum(q * (served if loss is None else loss) for q, loss in known)
-        self._add(served - own, -1.0, 1.0, 1.0, served, own)
+        self._put(PolicyComparison(served - own, -1.0, 1.0, 1.0, served, own, part), unit)
 
     def estimate(
-        self, arm: int, loss: float, wanted: Sequence[float], logged: Sequence[float], part: float = 1.0
+        self,
+        arm: int,
+        loss: float,
+        wanted: Sequence[float],
+        logged: Sequence[float],
+        part: float = 1.0,
+        unit: list[PolicyComparison] | None = None,
     ) -> None:
-        """Compare where one model was asked, by how likely either would have asked it; of `part` as `compare`."""
+        """Compare where one model was asked, by how likely either would have asked it; the last two as in `compare`."""
         if logged[arm] < LEAST_SHARE:
             self._left_out += 1
             return
-        self._parts += part
         base = self._loss / self._difference.count if self._difference.count else 0.5
         unsupported = sum(q for q, p in zip(wanted, logged, strict=True) if p < LEAST_SHARE) * (1.0 - base)
         weights = [q / p for q, p in zip(wanted, logged, strict=True) if p >= LEAST_SHARE]
@@ -76,14 +105,24 @@ class PolicyDifference:
         weight = wanted[arm] / logged[arm]
         value = (1.0 - weight) * (loss - base) - unsupported
         least, most = min(ends) - unsupported, max(ends) - unsupported
-        self._add(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value)
+        found = PolicyComparison(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value, part)
+        self._put(found, unit)
 
-    def _add(self, value: float, least: float, most: float, weight: float, loss: float, own: float) -> None:
-        self._difference.add(value, least, most)
-        self._weights += weight
-        self._weight_squares += weight * weight
-        self._loss += loss
-        self._own_loss += own
+    def add_unit(self, unit: Sequence[PolicyComparison]) -> None:
+        """Count what was gathered as one."""
+        if unit:
+            self._put(_together(unit), None)
+
+    def _put(self, found: PolicyComparison, unit: list[PolicyComparison] | None) -> None:
+        if unit is not None:
+            unit.append(found)
+            return
+        self._difference.add(found.value, found.least, found.most)
+        self._weights += found.weight
+        self._weight_squares += found.weight * found.weight
+        self._loss += found.loss
+        self._own_loss += found.own
+        self._parts += found.part
 
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, at confidence 1 - alpha."""

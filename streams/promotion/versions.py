@@ -2,6 +2,7 @@
 
     shadow   both versions saw the query: their losses are compared on it
     canary   a draw by the query's id gave it to one of them: the mean losses of a run of queries are compared
+    context  a draw by who asks did: the mean of what each cost is one value (`persons`), the rest is the same
 
 A run of queries is as short as can be: it ends as soon as both versions have answered one of them. So what changes with
 time, the share above all, changes both sides of a comparison alike: how hard queries are, which replicas have loaded
@@ -20,6 +21,7 @@ from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
 from streams.promotion.guardrails import drawn
+from streams.promotion.persons import Units
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,16 +30,17 @@ if TYPE_CHECKING:
     from streams.promotion.evidence import Evidence
 
 
-class _Mean(NamedTuple):
-    """Losses, summed, each times its part; and the parts."""
+class Mean(NamedTuple):
+    """Losses, summed, each times its part; the parts; and how many answers they are of."""
 
     total: float = 0.0
     losses: int = 0
     parts: float = 0.0
+    answers: int = 0
 
-    def plus(self, loss: float, part: float) -> _Mean:
-        """Return it with one more."""
-        return _Mean(self.total + loss, self.losses + 1, self.parts + part)
+    def plus(self, loss: float, part: float, answers: int = 1) -> Mean:
+        """Return it with one more, which may be the mean of several answers."""
+        return Mean(self.total + loss, self.losses + 1, self.parts + part, self.answers + answers)
 
     @property
     def value(self) -> float:
@@ -45,8 +48,8 @@ class _Mean(NamedTuple):
         return self.total / self.losses
 
 
-class _ApplicationRun:
-    """The queries of one application since its last comparison, and all comparisons before.
+class ComparedRun:
+    """The queries of one application since its last comparison, and all comparisons before; or its people.
 
     Attributes:
         candidate: losses of the run.
@@ -62,7 +65,7 @@ class _ApplicationRun:
     __slots__ = ("answers", "candidate", "cost", "difference", "incumbent", "is_shadow", "left_out", "losses")
 
     def __init__(self) -> None:
-        self.candidate, self.incumbent = _Mean(), _Mean()
+        self.candidate, self.incumbent = Mean(), Mean()
         self.difference = ConfidenceSequence()
         self.losses = (0.0, 0.0, 0.0, 0.0)
         self.cost = 0.0
@@ -72,25 +75,27 @@ class _ApplicationRun:
     def compare(self, candidate: float, incumbent: float, part: float) -> None:
         """Take both losses on one query."""
         self.difference.add(incumbent - candidate)
-        self._count(_Mean(candidate, 1, part), _Mean(incumbent, 1, part))
+        self._count(Mean(candidate, 1, part), Mean(incumbent, 1, part))
         self.left_out += self.incumbent.losses if self.is_shadow else 0
-        self.is_shadow, self.candidate, self.incumbent = True, _Mean(), _Mean()
+        self.is_shadow, self.candidate, self.incumbent = True, Mean(), Mean()
 
-    def extend(self, part: float, *, candidate: float | None = None, incumbent: float | None = None) -> None:
+    def extend(
+        self, part: float, *, candidate: float | None = None, incumbent: float | None = None, answers: int = 1
+    ) -> None:
         """Take the loss of the one that answered; compare as soon as there are two to compare."""
         if candidate is not None:
-            self.candidate = self.candidate.plus(candidate, part)
+            self.candidate = self.candidate.plus(candidate, part, answers)
         if incumbent is not None:
-            self.incumbent = self.incumbent.plus(incumbent, part)
+            self.incumbent = self.incumbent.plus(incumbent, part, answers)
         mine, its = self.candidate, self.incumbent
         if mine.losses and its.losses:
             self.difference.add(its.value - mine.value)
-            self.cost += mine.losses * (mine.value - its.value)
-            self.answers += mine.losses
+            self.cost += mine.answers * (mine.value - its.value)
+            self.answers += mine.answers
             self._count(mine, its)
-            self.is_shadow, self.candidate, self.incumbent = False, _Mean(), _Mean()
+            self.is_shadow, self.candidate, self.incumbent = False, Mean(), Mean()
 
-    def _count(self, candidate: _Mean, incumbent: _Mean) -> None:
+    def _count(self, candidate: Mean, incumbent: Mean) -> None:
         mine, mines, its, theirs = self.losses
         self.losses = mine + candidate.total, mines + candidate.parts, its + incumbent.total, theirs + incumbent.parts
 
@@ -100,6 +105,35 @@ class _ApplicationRun:
         found = self.difference
         count, left = found.count, self.left_out + (self.incumbent.losses if self.is_shadow else 0)
         return Totals(count, found.below, found.above, count, count, *self.losses, self.cost, self.answers, left)
+
+
+class _UnitLosses:
+    """What one context cost under its draw, see `persons`: under the version that answered it first, or under both."""
+
+    __slots__ = ("candidate", "incumbent")
+
+    def __init__(self) -> None:
+        self.candidate, self.incumbent = Mean(), Mean()
+
+    def add(self, candidate: float | None, incumbent: float | None, part: float) -> None:
+        """Take the losses on one query; a share that grows may give the context to the other version: too late."""
+        is_first = not (self.candidate.losses or self.incumbent.losses)
+        if candidate is not None and (is_first or self.candidate.losses):
+            self.candidate = self.candidate.plus(candidate, part)
+        if incumbent is not None and (is_first or self.incumbent.losses):
+            self.incumbent = self.incumbent.plus(incumbent, part)
+
+    def put(self, run: ComparedRun) -> None:
+        """Count as one value of each."""
+        mine, its = self.candidate, self.incumbent
+        known = mine if mine.losses else its
+        part = known.parts / known.losses
+        if mine.losses and its.losses:
+            run.compare(mine.value, its.value, part)
+        elif mine.losses:
+            run.extend(part, candidate=mine.value, answers=mine.answers)
+        else:
+            run.extend(part, incumbent=its.value, answers=its.answers)
 
 
 class VersionEvidence:
@@ -128,7 +162,8 @@ class VersionEvidence:
         self._names = candidate, incumbent
         self._application = application
         self._watch = watch
-        self._runs: dict[str, _ApplicationRun] = {}  # by application, each in one partition
+        self._runs: dict[str, ComparedRun] = {}  # by application, each in one partition
+        self._units: dict[str, Units[_UnitLosses]] = {}  # of those whose contexts draw
         self._metrics = {
             (one.application, one.metric): VersionEvidence(model, candidate, incumbent, one.application, watch)
             for one in metrics
@@ -140,7 +175,25 @@ class VersionEvidence:
             return
         part = 1.0 if seen.weight is None else seen.weight
         its = [one for one in weighed(seen).versions if one.model == self._model and 0.0 <= one.loss <= 1.0]
-        self._compare(seen.application, {one.version: one.loss for one in its}, part)
+        losses = {one.version: one.loss for one in its}
+        if seen.drawn:
+            self._take_unit(seen, losses, part, timestamp_us)
+        else:
+            self._compare(seen.application, losses, part)
+
+    def _take_unit(self, seen: Observation, losses: Mapping[str, float], part: float, now_us: int) -> None:
+        """Take the losses of one query of somebody who has drawn."""
+        candidate, incumbent = (losses.get(name) for name in self._names)
+        if candidate is None and incumbent is None:
+            return
+        run = self._runs.setdefault(seen.application, ComparedRun())
+        units = self._units.setdefault(seen.application, Units(_UnitLosses))
+        for closed in units.close(now_us):
+            closed.put(run)
+        if (its := units.of(seen, now_us)) is not None:
+            its.add(candidate, incumbent, part)
+        if self._watch is not None:
+            self._renew(seen.application, run.difference, *self._watch)
 
     def measure(self, seen: Measurement, timestamp_us: int = 0) -> None:
         """Fold what metrics came to on one query, whichever version was drawn for it."""
@@ -155,7 +208,7 @@ class VersionEvidence:
         candidate, incumbent = self._names
         if candidate not in losses and incumbent not in losses:
             return
-        run = self._runs.setdefault(application, _ApplicationRun())
+        run = self._runs.setdefault(application, ComparedRun())
         if candidate in losses and incumbent in losses:
             run.compare(losses[candidate], losses[incumbent], part)
         elif candidate in losses:
@@ -167,7 +220,7 @@ class VersionEvidence:
 
     def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
         if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
-            self._runs[application] = _ApplicationRun()
+            self._runs[application] = ComparedRun()
 
     @property
     def applications(self) -> tuple[str, ...]:

@@ -12,12 +12,14 @@ from policies import linear
 from policies.contract import PLAIN, Contextual, Situation, has_shared_prior, is_contextual
 from policies.draw import pick
 from policies.lessons import Lesson
+from policies.linear_policy import LinearPolicy
 from policies.registry import POLICIES, create, parse, spec
 
 if TYPE_CHECKING:
     from policies.contract import Policy, State
 
 SITUATED = sorted(name for name in POLICIES if is_contextual(create(name)))
+LINEAR = [name for name in SITUATED if isinstance(create(name), LinearPolicy)]
 EXTREMES = (0.0, -0.0, 1.0, -1.0, 1e-300, 5e-324, 1e6, -1e300, 1.7976931348623157e308)
 
 
@@ -124,7 +126,7 @@ def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Contextual) -> None:
         assert after[arm * size : (arm + 1) * size] == state[arm * size : (arm + 1) * size]
 
 
-@pytest.mark.parametrize("name", [name for name in SITUATED if create(name).full_information is False])
+@pytest.mark.parametrize("name", LINEAR)
 def test_a_context_starts_as_all_do_and_believes_it_little(name: str) -> None:
     """It expects of every arm what they expect, and one observation moves it more than it moves them."""
     policy = create(name, {"features": 1, "gamma": 0.0})

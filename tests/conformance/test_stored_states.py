@@ -33,6 +33,8 @@ STATES = {
     "cascade(first=2,discount=0.99,budget=0.3)": "7e9b8553e7b31493",
     "class_vote": "a65c6d1df027216d",
     "class_vote(classes=2,discount=1)": "f0ea1e9e6cea8da0",
+    "context_tree": "c9befd0b518eeb48",
+    "context_tree(features=2)": "cf3d15f95997cd98",
     "discounted_ucb": "44897df4ec04069a",
     "epsilon_greedy": "0733e22a139749b1",
     "exp3": "54dbbd45e18cd0c6",

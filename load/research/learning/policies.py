@@ -63,6 +63,7 @@ SUITS: Mapping[str, tuple[str, str]] = {
     "exp3": ("1", "models that drift or break; feedback may be late; the log serves off-policy estimates"),
     "linucb": ("1", "the query's features show which model suits it"),
     "linear_thompson": ("1", "the same, with feedback that comes late"),
+    "context_tree": ("1", "groups of people, told by yes or no, have each their best model ([people](people.md))"),
     "exp4": ("all", "the smallest error where every model may be asked; follows the best as it changes"),
     "class_vote": ("all", "models that err independently, or know different classes"),
     "timely": ("those in time", "as `exp4`, with models that may miss the deadline: it uses their latencies"),

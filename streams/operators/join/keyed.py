@@ -3,18 +3,21 @@
     prediction     ─▶ its id, by application and context: remembered for its window
     KeyedFeedback  ─▶ waits until all predictions of its time have been read ─▶ Feedback on the last one ─▶ feedback
 
+Or it names an episode, such as a visit: then it is about all answers of that by then, and each gets the whole of it.
+
 What is found is written to `feedback` as if the application had known the id. The joiner reads it there like any
 other, and so do replay and evaluation. Which answer was the last one follows from timestamps alone, whatever was read
 first; so feedback that is read again after a crash becomes the same record, and the joiner knows the duplicate.
 
     keyed feedback                               outcome
     on an answer that is young enough            one `Feedback`, in the same partition
+    on an episode                                one for each such answer
     on none                                      skipped, counted as `no_answer`
     on an application that has no such feedback  dead letter, cause `not_keyed`
     without room to wait                         dead letter, cause `over_limit`
 
-Only applications whose mapping says `within` are remembered here. The memory is bounded in bytes: beyond that the
-oldest answers are forgotten first, of all contexts, so that feedback finds the right answer or none.
+Only applications whose mapping says `within`, or that have episodes, are remembered. The memory is bounded in bytes:
+beyond that the oldest answers are forgotten first, of all contexts, so that feedback finds the right answer or none.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ _ENTRY_BYTES: Final = 400
 _SETTLED_US: Final = 1_000_000
 _AGAIN_US: Final = 500_000  # as often as roles tell how much is unread
 
+_EPISODE: Final = "\x1f"  # before the name of an episode, which is no context
+
 _NO_ROOM: Final = "too much feedback waits for the predictions of its time; is `predictions` read?"
 
 
@@ -69,7 +74,8 @@ class KeyedAnswers:
     __slots__ = ("answers", "bytes", "order", "waiting")
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[str, str], list[_LastAnswer]] = {}  # by application and context, by time
+        # By application and context, or episode, by time.
+        self.answers: dict[tuple[str, str], list[_LastAnswer]] = {}
         self.order: deque[tuple[int, str, str, _LastAnswer]] = deque()  # when it may be forgotten, and which
         self.waiting: list[_WaitingFeedback] = []  # a heap
         self.bytes = 0
@@ -90,6 +96,11 @@ class KeyedAnswers:
         place = bisect_right(known, at_us, key=_time)
         found = known[place - 1] if place else None
         return None if found is None or found.at_us < at_us - told.within_us else found
+
+    def of_episode(self, told: KeyedFeedback, at_us: int) -> list[_LastAnswer]:
+        """Return all answers of an episode by a time that are not too old."""
+        known = self.answers.get((told.application, _EPISODE + told.episode), ())
+        return [found for found in known if at_us - told.within_us <= found.at_us <= at_us]
 
     def forget(self) -> None:
         """Forget the answer that was read first."""
@@ -120,6 +131,7 @@ class KeyedFeedbackIndex:
         self._most_bytes = most_bytes
         self._room = room
         self._windows_us: dict[str, int] = {}  # of the applications that have it
+        self._with_episodes: frozenset[str] = frozenset()  # those of them that have episodes
         self._partitions: dict[int, KeyedAnswers] = {}
         self._counters = Counters()
         self._forgotten = 0
@@ -132,7 +144,10 @@ class KeyedFeedbackIndex:
 
     def follow(self, applications: Iterable[tuple[Application, int]]) -> None:
         """Take the applications, and their windows (us), as they are deployed now."""
-        self._windows_us = {each.name: window_us for each, window_us in applications if has_keyed_feedback(each)}
+        known = [*applications]
+        self._with_episodes = frozenset(each.name for each, _ in known if each.episodes)
+        keyed = [(each.name, window_us) for each, window_us in known if each.episodes or has_keyed_feedback(each)]
+        self._windows_us = dict(keyed)
         self.is_used = bool(self._windows_us)
 
     def forget_partitions(self, numbers: Iterable[int]) -> None:
@@ -153,17 +168,19 @@ class KeyedFeedbackIndex:
                 prediction = self._codec.decode(Prediction, record.value)
             except DecodeError:
                 continue
+            until_us = max(record.timestamp_us + window_us, now_us + min(window_us, self._early_us))
+            answer = _LastAnswer(record.timestamp_us, prediction.query_id)
             if prediction.context is not None:
-                until_us = max(record.timestamp_us + window_us, now_us + min(window_us, self._early_us))
-                answer = _LastAnswer(record.timestamp_us, prediction.query_id)
                 self._of(record.partition).put(application, prediction.context, answer, until_us)
+            if prediction.episode and application in self._with_episodes:
+                self._of(record.partition).put(application, _EPISODE + prediction.episode, answer, until_us)
         self._bound()
 
     def take(self, record: Record, told: KeyedFeedback, effects: Effects) -> None:
         """Let keyed feedback wait."""
         if told.application not in self._windows_us:
             name = f"{told.application!r:.80}"
-            message = f"application {name} is not deployed with feedback by key: `within` in `feedback`"
+            message = f"application {name} is not deployed with feedback by key: `within` in `feedback`, or `episodes`"
             effects.append(DeadLetter(record, "not_keyed", message))
         elif not self._room.take(record.partition, feedback_bytes(record)):
             self._counters["over_limit_total", "of", "keyed"] += 1
@@ -186,7 +203,7 @@ class KeyedFeedbackIndex:
             while its.waiting and its.waiting[0].at_us <= read_us:
                 waiting = heapq.heappop(its.waiting)
                 self._room.give_back(number, feedback_bytes(waiting.record))
-                effects.append(self._found(waiting, its))
+                effects += self._found(waiting, its)
             while its.order and its.order[0][0] < ended_us and not its.waiting:
                 its.forget()
 
@@ -207,17 +224,24 @@ class KeyedFeedbackIndex:
             "keyed_forgotten_total": float(self._forgotten),
         }
 
-    def _found(self, waiting: _WaitingFeedback, its: KeyedAnswers) -> Emit | Skip:
+    def _found(self, waiting: _WaitingFeedback, its: KeyedAnswers) -> list[Emit | Skip]:
         record, told = waiting.record, waiting.told
-        answer = its.last(told, waiting.at_us)
-        if answer is None:
+        last = None if told.episode else its.last(told, waiting.at_us)
+        found = its.of_episode(told, waiting.at_us) if told.episode else [] if last is None else [last]
+        if not found:
             self._counters["keyed_total", "outcome", "no_answer"] += 1
-            return Skip((record.position,), "no_answer")
+            return [Skip((record.position,), "no_answer")]
         self._counters["keyed_total", "outcome", "found"] += 1
+        made = [self._about(answer, waiting) for answer in found]
+        return [*[each._replace(is_part=True) for each in made[:-1]], made[-1]._replace(completes=(record.position,))]
+
+    def _about(self, answer: _LastAnswer, waiting: _WaitingFeedback) -> Emit:
+        """Return feedback on an answer, as if its id had been known."""
+        record, told = waiting.record, waiting.told
         by = told.application, told.teacher
         feedback = Feedback(answer.query_id, told.label, told.loss, waiting.at_us, told.weight, *by)
-        key = told.context.encode(errors="surrogatepass")
-        return Emit(topics.FEEDBACK, record.partition, key, self._codec.encode(feedback), (record.position,))
+        key = (told.context or told.episode).encode(errors="surrogatepass")
+        return Emit(topics.FEEDBACK, record.partition, key, self._codec.encode(feedback))
 
     def _of(self, number: int) -> KeyedAnswers:
         found = self._partitions.get(number)

@@ -217,6 +217,8 @@ def _observation(
         stages=prediction.stages,
         imputed=prediction.imputed,
         ranked=None if prediction.ranked is None else prediction.ranked._replace(rows=None),
+        drawn=prediction.drawn,
+        episode=prediction.episode,
         interval=prediction.interval if label is not None else None,
     )
 

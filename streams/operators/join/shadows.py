@@ -12,6 +12,7 @@ from streams.operators.ids import SECOND_US
 from streams.operators.join.observation import NO_ANSWER_LOSS
 from streams.operators.late_outputs import SideOutput
 from streams.operators.statistics import render
+from streams.topology import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -177,6 +178,8 @@ class VersionLosses:
             loss_of: returns the loss of an answer; None = it is not known.
         """
         configuration, found = self._configuration, []
+        if prediction.decision is not None and is_held_out(prediction.decision.state):
+            return ()  # it was not drawn for one version or the other
         deployed = configuration.applications.get(prediction.application)
         named = () if deployed is None else deployed.application.versions
         shadows = [_in_time(one, prediction.deadline_us) for one in beside if not one.is_late]

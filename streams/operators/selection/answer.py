@@ -255,6 +255,8 @@ def answered(
         query.message,
         () if query.follow_up is None else query.follow_up.taken,
         imputed=() if query.lookups is None else query.lookups.imputed,
+        drawn=query.drawn,
+        episode=query.episode,
     )
 
 

@@ -25,7 +25,6 @@ from collections import OrderedDict
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from policies.draw import version
 from schemas.records import DENSE, ModelOutput, NamedTensors, Outcome, Tensor, dense
 from streams.operators.statistics import render
 
@@ -73,8 +72,8 @@ class _CachedModel:
         self.source = model.name, model.version, model.digest
         self.changes += 1
 
-    def source_for(self, query_id: str) -> _Source:
-        beside = version(query_id, self.model.shares)
+    def source_for(self, query: Pending) -> _Source:
+        beside = query.beside(self.model.shares)
         return (self.model.name, beside, str(self.changes)) if beside else self.source
 
 
@@ -114,7 +113,7 @@ class PredictionCache:
             asked.deploy(model)
         if _names_version(query, model.name):
             return True  # the remembered outputs may be another version's
-        given, source = query.input, asked.source_for(query.row_id) if model.shares else asked.source
+        given, source = query.input, asked.source_for(query) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         found = self._entries.get(key)
         if found is None:
@@ -166,7 +165,7 @@ class PredictionCache:
         asked, given = self._models.get(model.name), query.input
         if asked is None or asked.model is not model or _names_version(query, model.name):
             return None
-        source = asked.source_for(query.row_id) if model.shares else asked.source
+        source = asked.source_for(query) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         return self._entries.get(key)
 

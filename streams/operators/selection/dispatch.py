@@ -129,11 +129,30 @@ def version_asked(query: Pending, model: Model | None, row_id: str) -> str:
     versions = _NONE if query.application is None else query.application.versions
     version = _version(query.version, model.name, versions).rpartition(topics.MODEL_VERSION)[2]
     if not version:
-        return draw.version(row_id, model.shares) or model.version
+        return (
+            draw.version(row_id, model.shares) if not is_drawn_for(query) else query.beside(model.shares)
+        ) or model.version
     if version == CANARY:
         total = sum(model.shares.values())
         return draw.version(row_id, {name: share / total for name, share in model.shares.items()}) if total else ""
     return model.version if version == STABLE else model.labels.get(version, version)
+
+
+def drawn_versions(query: Pending, asked: Sequence[str], models: Mapping[str, Model]) -> dict[str, str]:
+    """Return what a query's row names of models that have canaries, by model: what its context or episode has drawn.
+
+    A canary is named as one that need not be loaded: then the version that serves answers for it.
+    """
+    found = {}
+    for index, shares in canary_shares(asked, models, query.application).items():
+        drawn = query.beside(shares)
+        found[asked[index]] = drawn + topics.OR_SERVING if drawn else STABLE
+    return found
+
+
+def is_drawn_for(query: Pending) -> bool:
+    """Tell whether a query's versions are not drawn by the id under which models are asked."""
+    return bool(query.drawn) or query.is_held_out
 
 
 def canary_shares(
@@ -160,8 +179,8 @@ def with_versions(query: Pending, shares: Mapping[int, Mapping[str, float]]) -> 
 
     It is 0 where a canary was. A query that names a version is as it was: its prediction has no decision.
 
-    Workers draw by the same id and shares. Where a canary is not loaded, the version that serves answers for it; that
-    teaches nothing either, so that what does teach is drawn independently of who is loaded.
+    Workers draw by the same id and shares, or are told. Where a canary is not loaded, the version that serves answers
+    for it; that teaches nothing either, so that what does teach is drawn independently of who is loaded.
 
     Args:
         query: that was decided.
@@ -172,7 +191,7 @@ def with_versions(query: Pending, shares: Mapping[int, Mapping[str, float]]) -> 
         return decision
     stable = [1.0] * len(decision.arms)
     for index, each in shares.items():
-        stable[index] = 0.0 if draw.version(query.query_id, each) else max(0.0, 1.0 - sum(each.values()))
+        stable[index] = 0.0 if draw.version(query.draw_id, each) else max(0.0, 1.0 - sum(each.values()))
     return _noted(decision, tuple(stable))
 
 

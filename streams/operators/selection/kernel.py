@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from policies.assignment import QUERY
 from policies.contract import has_shared_prior
 from schemas import topics
 from schemas.codec import MAX_TEXT, over_text
@@ -30,7 +31,14 @@ from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
 from streams.operators.selection.features.fair_queue import FairQueue
 from streams.operators.selection.features.lookup import QueryFeatures
-from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quota, Quotas
+from streams.operators.selection.pending import (
+    ParkedQueries,
+    ParkedQuery,
+    Pending,
+    PersonalPending,
+    Quota,
+    Quotas,
+)
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of, with_aim
 from streams.operators.statistics import MAX_LABELS, Counters, render
@@ -307,6 +315,8 @@ class Selection(Operator):
         if (reason := _refused(query, record, pending, quota, now_us)) is not None:
             effects.append(self.serving.combiner.answer(pending, now_us, reason))
             return None
+        if quota.deployed.application.assign != QUERY and not pending.drawn:
+            self.counters["drawn_by_query_total", "application", query.application] += 1
         pending.quota = quota
         quota.places += pending.places
         if pending.lookups is not None and not self._has_turn(pending, quota.deployed):
@@ -494,6 +504,8 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
     if margin_us is None:
         margin_us = min(slo_us // MARGIN_PART, MARGIN_US)
     application, deadline_us = deployed.application if deployed else None, sent_us + slo_us
-    pending = Pending(query, record, application, sent_us, now_us, deadline_us, deadline_us - margin_us)
+    is_personal = query.episode or (application and (application.assign != QUERY or application.holdout))
+    made = PersonalPending if is_personal else Pending
+    pending = made(query, record, application, sent_us, now_us, deadline_us, deadline_us - margin_us)
     pending.message = said
     return pending

@@ -21,6 +21,8 @@ from sys import maxsize
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from policies import assignment
+from policies.draw import version
 from schemas.records import DENSE, Outcome, Tensor
 from streams.operators.ids import RecentIds
 from streams.operators.statistics import MOST_EXPIRED, SENT_AGO, render
@@ -246,6 +248,9 @@ class Pending:
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: it is no longer pending.
         row_id: under which models are asked: its id, unless another query in hand has that one.
+        drawn: which draw of who asks that is; empty = its own.
+        is_held_out: the policy does not decide it.
+        episode: that it belongs to; empty = none.
         quota: of its application, while it is in hand there.
         places: that it takes there, of `PLACE_BYTES`.
         keeps_input: its places count its input, too.
@@ -285,6 +290,8 @@ class Pending:
         "weights",
     )  # fmt: skip
 
+    drawn = episode = ""
+    is_held_out = False
     input: Input | None
     decision: Decision | None
     weights: Sequence[float] | VoteWeights | OwnAnswer
@@ -380,6 +387,19 @@ class Pending:
                     return step.at_us
         return self.received_us
 
+    @property
+    def draw_id(self) -> str:
+        """What draws its versions, and by itself its arm: its id."""
+        return self.query_id
+
+    arm_id = draw_id
+
+    def beside(self, shares: Mapping[str, float]) -> str:
+        """Return the version that it draws of those that have a share of a model; "" = the one that serves."""
+        if self.is_held_out:
+            return ""
+        return version(self.draw_id if self.drawn else self.row_id, shares)
+
     def rename(self) -> None:
         """Ask its models under another id."""
         self.row_id += f"@{self.origin.completes[0].offset}"
@@ -411,6 +431,47 @@ class Pending:
         if self.quota is not None:
             self.quota.places -= self.places
             self.quota = None
+
+
+class PersonalPending(Pending):
+    """A query of an application whose contexts or episodes draw, or of an episode; see `policies.assignment`."""
+
+    __slots__ = ("_arm_id", "_draw_id", "drawn", "episode", "is_held_out")
+
+    def __init__(
+        self,
+        query: Query,
+        record: Record,
+        application: Application | None,
+        sent_us: int,
+        received_us: int,
+        deadline_us: int,
+        until_us: int,
+    ) -> None:
+        super().__init__(query, record, application, sent_us, received_us, deadline_us, until_us)
+        self._draw_id = self._arm_id = query.query_id
+        self.drawn, self.episode, self.is_held_out = "", query.episode, False
+        if application is None:
+            return
+        self.drawn = assignment.drawn(application, query.context, query.episode, sent_us)
+        if self.drawn:
+            self._draw_id = assignment.draw_id(application, query.context, query.episode, self.drawn)
+            self._arm_id = query.query_id if application.per_context else self._draw_id
+        self.is_held_out = assignment.is_held_out(application, query.context)
+
+    @property
+    def draw_id(self) -> str:
+        """What draws its versions: its id, or who asks."""
+        return self._draw_id
+
+    @property
+    def arm_id(self) -> str:
+        """What draws its arm, likewise; a state of its context's own learns from draws of its own."""
+        return self._arm_id
+
+    def draws_as(self, other: Pending) -> None:
+        """Draw as another query does, of which it is a part."""
+        self.drawn, self._draw_id, self.is_held_out = other.drawn, other.draw_id, other.is_held_out
 
 
 def size(given: Input | tuple[str | bytes, ...] | None) -> int:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from policies.assignment import QUERY
 from schemas import topics
 from schemas.records import ModelOutput, Outcome
 from streams.operators.selection.coded.reconstruction import Reconstruction
-from streams.operators.selection.dispatch import ITS_TURN, Dispatcher, Row
+from streams.operators.selection.dispatch import ITS_TURN, Dispatcher, Row, drawn_versions, is_drawn_for
 from streams.operators.selection.latencies import RunningQuantile
 from streams.operators.statistics import render
 from streams.operators.timers import Timers
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Model, ModelPredictions, Prediction
+    from schemas.records import Application, Model, ModelPredictions, Prediction
     from streams.operators.contract import Effects
     from streams.operators.selection.admission import Admission
     from streams.operators.selection.cache import Orphan, PredictionCache
@@ -234,6 +235,30 @@ class Questions:
         """Gather rows of an application, which form groups if they are coded: those of first questions."""
         application, asked = rows[0].query.application, topics_of(models)
         versions = {} if application is None else application.versions
+        if application is not None and (application.assign != QUERY or application.holdout):
+            for drawn, its in self._by_draw(models, rows):
+                self._put_rows(application, asked, its, {**drawn, **versions}, question, now_us)
+        else:
+            self._put_rows(application, asked, rows, versions, question, now_us)
+
+    def _by_draw(self, models: tuple[str, ...], rows: Sequence[Row]) -> list[tuple[Mapping[str, str], list[Row]]]:
+        """Return rows by the versions that their contexts have drawn."""
+        groups: dict[tuple[tuple[str, str], ...], list[Row]] = {}
+        for row in rows:
+            is_drawn = is_drawn_for(row.query)
+            drawn = drawn_versions(row.query, models, self._models) if is_drawn else {}
+            groups.setdefault(tuple(drawn.items()), []).append(row)
+        return [(dict(drawn), its) for drawn, its in groups.items()]
+
+    def _put_rows(
+        self,
+        application: Application | None,
+        asked: tuple[str, ...],
+        rows: Sequence[Row],
+        versions: Mapping[str, str],
+        question: Question | None,
+        now_us: int,
+    ) -> None:
         step, place = (0, ITS_TURN) if question is None else (question.step, question.place)
         is_first = question is None or not (step or question.is_again)
         if is_first and application is not None and application.parity and not self.inside.issuperset(asked):

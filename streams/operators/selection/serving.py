@@ -24,6 +24,7 @@ from streams.operators.selection.again.hedge import Hedges
 from streams.operators.selection.combiner import Combiner
 from streams.operators.selection.dispatch import canary_shares, named, with_versions
 from streams.operators.selection.graph.stages import Stages
+from streams.operators.selection.holdout import default_arms, split
 from streams.operators.selection.questions import Questions
 from streams.operators.selection.state_view import UNDECIDED
 
@@ -94,13 +95,23 @@ class Serving:
             now_us: the time.
             effects: to which answers are appended.
         """
+        application = queries[0].application
+        if application is not None and application.holdout:
+            queries, held_out = split(queries)
+            if held_out:
+                self._serve(held_out, default_arms(application), now_us, effects)
+        if queries:
+            self._serve(queries, arms, now_us, effects)
+
+    def _serve(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         if any(map(_LOOKUPS, queries)):
             queries = self._unranked(queries, arms, now_us, effects)
         if not queries:
             return
         application = queries[0].application
         more = "" if application is None else asks_more(application, arms.policy)
-        shares = {} if more == GRAPH else canary_shares(arms.names, self._models, application)
+        is_one_version = more == GRAPH or queries[0].is_held_out
+        shares = {} if is_one_version else canary_shares(arms.names, self._models, application)
         drawn = [query for query in queries if self._is_drawn(query, arms, shares, now_us, effects)]
         if more:
             self._begin(more, drawn, now_us, effects)
@@ -165,7 +176,7 @@ class Serving:
         if query.features or arms.goes_by_query:
             decision, models = self._in_situation(query, arms, now_us)
         else:
-            decision, models = arms.decide(uniform(query.query_id))
+            decision, models = arms.decide(uniform(query.arm_id))
         if query.version is None or not models:
             return decision, models
         asked = named(query.version, query.query_id, models, arms.names, self._models)
@@ -186,7 +197,7 @@ class Serving:
             latencies, left_us = self.combiner.watch_latencies(), query.until_us - now_us
             expected_us = self.questions.expected_us(arms.names, query, latencies, now_us)
             situation = Situation(query.features, left_us, expected_us)
-        choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
+        choice, query.weights = arms.decide_in(situation, uniform(query.arm_id))
         return choice
 
     def _impossible(self, query: Pending, arms: Arms) -> str | None:

@@ -225,6 +225,7 @@ MEANINGS: Final = {
     "telemetry_joined_total": "sampled queries whose observations were found",
     "telemetry_legs_total": "legs that OpenTelemetry's collector has taken",
     "telemetry_let_go_total": "record batches that went before their time since there was no room",
+    "drawn_by_query_total": "queries without the context or episode by which their application draws",
     "telemetry_queries_total": "queries that were sampled",
     "telemetry_waiting": "legs that wait for the collector",
     "trace_bytes": "size of the trace on disk",

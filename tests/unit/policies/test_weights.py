@@ -21,6 +21,7 @@ COPIES = [
     "class_vote(discount=1)",
     "linucb(features=2)",
     "linear_thompson(features=2)",
+    "context_tree(features=2)",
     "ridge(features=2,share=0)",
 ]
 COMPUTED = Tensor.of(np.array([0.5, -1.0]))

@@ -5,7 +5,8 @@
                       ├─ everything else ─────────▶ the version that serves
                       └─ all of them, copied ─────▶ shadows, whose answers go to no query
 
-The draw depends on the query's id alone. So every replica decides alike, and so does a query that is read again.
+The draw depends on the query's id alone. So every replica decides alike, and so does a query that is read again. Where
+an application draws by who asks, selection has drawn, and names the version.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from policies import draw
+from schemas.topics import OR_SERVING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,8 +76,12 @@ class Routes(NamedTuple, Generic[T]):
     def named(self, name: str, serving: str, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]] | None:
         """Return rows by the version that a record names, "" = the serving one; None if it names none that answers.
 
-        Several canaries share one label. Each gets its part of the rows, drawn by query id as always.
+        Several canaries share one label. Each gets its part of the rows, drawn by query id as always. A canary that was
+        drawn elsewhere, by who asks, is named as one that need not be loaded.
         """
+        if name.endswith(OR_SERVING):
+            drawn = name.removesuffix(OR_SERVING)
+            return {drawn if drawn in self.takers and self.shares.get(drawn) else "": [*rows]}
         if name not in self.takers:
             if name == CANARY:
                 return self._drawn(rows)

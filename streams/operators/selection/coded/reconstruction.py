@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.draw import version as beside
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, ModelQueries, Outcome, Tensor
@@ -132,7 +131,7 @@ class Reconstruction:
 
     def _is_of_version(self, code: Code, query: Pending) -> bool:
         """Tell whether the version that serves answers a query, which is the one that the parity model belongs to."""
-        return query.version is None and not beside(query.row_id, self._models[code.model].shares)
+        return query.version is None and not query.beside(self._models[code.model].shares)
 
     def flush(self, effects: Effects) -> None:
         """Append the records of the groups that have filled."""

@@ -21,7 +21,7 @@ from streams.operators.contract import Record
 from streams.operators.selection.graph.answer import walked
 from streams.operators.selection.graph.inputs import awaited, given
 from streams.operators.selection.graph.walk import ROOM, StageRow, Walk
-from streams.operators.selection.pending import PLACE_BYTES, Pending, size
+from streams.operators.selection.pending import PLACE_BYTES, Pending, PersonalPending, size
 from streams.operators.selection.questions import Asker, Question
 
 if TYPE_CHECKING:
@@ -207,6 +207,9 @@ def _asked(query: Pending, row: StageRow, its_input: Input, *, is_chosen: bool) 
         row.row_id, query.application_name, its_input, query.context, row.at_us, None, query.priority, (), version
     )
     record = Record(position.topic, position.partition, position.offset, row.at_us, query.origin.key, None)
-    asked = Pending(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
+    made = PersonalPending if isinstance(query, PersonalPending) else Pending
+    asked = made(its, record, query.application, row.at_us, row.at_us, row.until_us, row.until_us)
     asked.models, asked.follow_up, row.query = (row.model,), row, query
+    if isinstance(asked, PersonalPending):
+        asked.draws_as(query)
     return asked

@@ -1,0 +1,69 @@
+"""Evidence by who asks: what one context cost while its draw stands is one value, however often it asked.
+
+Its losses are alike, and one draw decides which version they are of. Taken one by one they would look like so many
+independent ones, and bounds would be too narrow. So the mean counts of what a unit, a context and its draw, has cost in
+its first hour. Later losses under the same draw tell no more about the draw, and are left out; with the next period
+the context is drawn anew, and is a unit of its own again.
+
+    first loss ── one hour ──▶ closed: its mean is one value          kept: which units were, `MOST_UNITS` of them
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+
+from policies.assignment import unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from schemas.records import Observation
+
+# Long enough for a visit, and short enough for a bad candidate to be noticed.
+UNIT_US: Final = 3_600_000_000
+# Of an application, at about 100 bytes each. With more, those closed longest ago may count once more.
+MOST_UNITS: Final = 200_000
+U = TypeVar("U")
+
+
+class _OpenUnit(NamedTuple, Generic[U]):
+    begun_us: int
+    content: U
+
+
+class Units(Generic[U]):
+    """Units of one application, in order of their first losses; those of a partition come in its order.
+
+    Args:
+        make: returns what gathers the losses of one.
+    """
+
+    __slots__ = ("_closed", "_make", "_open")
+
+    def __init__(self, make: Callable[[], U]) -> None:
+        self._make = make
+        self._open: OrderedDict[int, _OpenUnit[U]] = OrderedDict()
+        self._closed: OrderedDict[int, None] = OrderedDict()
+
+    def of(self, seen: Observation, timestamp_us: int) -> U | None:
+        """Return what gathers the losses of an observation's unit; None: it is closed."""
+        key = hash(unit(seen.context, seen.episode, seen.drawn))
+        if key in self._closed:
+            return None
+        found = self._open.get(key)
+        if found is None:
+            found = self._open[key] = _OpenUnit(timestamp_us, self._make())
+        return found.content
+
+    def close(self, timestamp_us: int) -> Iterator[U]:
+        """Close and yield units that began an hour before."""
+        while self._open:
+            key, first = next(iter(self._open.items()))
+            if timestamp_us - first.begun_us < UNIT_US:
+                return
+            del self._open[key]
+            self._closed[key] = None
+            if len(self._closed) > MOST_UNITS:
+                self._closed.popitem(last=False)
+            yield first.content

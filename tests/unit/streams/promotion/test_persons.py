@@ -1,0 +1,131 @@
+"""Evidence by who asks: what one person cost is one value, so bounds hold although a person's losses are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from policies.registry import parse, spec
+from schemas.records import Decision, JoinStatus, Observation
+from streams.promotion.apprentice import ApprenticeEvidence
+from streams.promotion.persons import UNIT_US
+from streams.promotion.versions import VersionEvidence
+from tests.comparisons import seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.random import Generator
+
+MINUTE_US = 60_000_000
+ALPHA = 0.05
+
+
+@dataclass
+class People:
+    """Each errs in so many of their queries as they do, and asks as often as they do; half met the candidate.
+
+    Attributes:
+        random: draws all.
+        better: how much seldomer the candidate errs.
+        days: that they ask on.
+    """
+
+    random: Generator
+    better: float = 0.0
+    count: int = 240
+    days: int = 1
+
+    def __iter__(self) -> Iterator[tuple[int, Observation]]:
+        """Yield observations with their times, in order."""
+        rates = self.random.beta(0.6, 0.9, self.count) * (1.0 - self.better) + self.better
+        queries = 1 + self.random.geometric(0.05, self.count)
+        found = []
+        for day in range(self.days):
+            is_candidate = self.random.random(self.count) < 0.5
+            for who in range(self.count):
+                rate = rates[who] - (self.better if is_candidate[who] else 0.0)
+                begin_us = day * 24 * UNIT_US + int(self.random.integers(20 * UNIT_US))
+                for _ in range(queries[who]):
+                    at_us = begin_us + int(self.random.integers(UNIT_US // 2))
+                    loss = float(self.random.random() < rate)
+                    one = seen(str(len(found)), {"2" if is_candidate[who] else "1": loss})
+                    found.append((at_us, one._replace(context=str(who), drawn=f"/{day}")))
+        yield from sorted(found, key=lambda each: each[0])
+
+
+def judged(people: People, *, by_person: bool = True) -> tuple[VersionEvidence, bool]:
+    """Return the evidence at the end, and whether the bounds ever missed the truth."""
+    fold, has_missed = VersionEvidence("forest", "2", "1"), False
+    for place, (at_us, one) in enumerate(people):
+        fold.take(one if by_person else one._replace(drawn=""), at_us)
+        if place % 100 == 99:
+            found = fold.evidence(ALPHA)
+            has_missed |= not found.lower <= people.better <= found.upper
+    return fold, has_missed
+
+
+def test_bounds_by_person_hold_and_those_by_query_do_not() -> None:
+    """Where both versions are the same: of 24 runs, each looked at all the time."""
+    missed = [
+        [judged(People(np.random.default_rng(seed), count=100), by_person=by_person)[1] for seed in range(24)]
+        for by_person in (True, False)
+    ]
+    assert sum(missed[0]) <= 1
+    assert sum(missed[1]) >= 6
+
+
+def test_a_better_version_is_found_in_some_days_and_by_how_much() -> None:
+    """It errs in a fifth of the queries fewer; the next day draws anew."""
+    fold, has_missed = judged(People(np.random.default_rng(7), better=0.2, count=400, days=3))
+    found = fold.evidence(ALPHA)
+    assert found.is_better
+    assert not has_missed
+    assert found.difference == pytest.approx(0.2, abs=0.06)
+
+
+def test_a_person_counts_once_in_a_draw_however_often_they_ask() -> None:
+    """By hand: a mean of a half and of none; an hour later nothing more is taken of them, with the next draw it is."""
+    fold = VersionEvidence("forest", "2", "1")
+    for at_us, who, losses in (
+        (0, "ann", {"2": 1.0}),
+        (1, "ann", {"2": 0.0}),
+        (2, "bob", {"1": 0.0}),
+        (3, "bob", {"2": 1.0}),  # a share that has grown gives him to the candidate: too late for this draw
+        (UNIT_US + 3, "cat", {"1": 1.0}),
+        (UNIT_US + 4, "ann", {"2": 1.0}),
+    ):
+        fold.take(seen(str(at_us), losses)._replace(context=who, drawn="/0"), at_us)
+    found = fold.evidence(ALPHA)
+    assert (found.pairs, found.difference, found.cost, found.answers) == (1, -0.5, 1.0, 2.0)
+    fold.take(seen("later", {"2": 0.0})._replace(context="ann", drawn="/1"), 3 * UNIT_US)
+    fold.take(seen("last", {"2": 0.0})._replace(context="dan", drawn="/1"), 5 * UNIT_US)
+    assert fold.evidence(ALPHA).pairs == 2
+
+
+def test_queries_that_draw_for_themselves_are_compared_as_before() -> None:
+    """Bit for bit, although people are known."""
+    folds = VersionEvidence("forest", "2", "1"), VersionEvidence("forest", "2", "1")
+    for at_us, one in People(np.random.default_rng(1), count=60):
+        folds[0].take(one._replace(drawn=""), at_us)
+        folds[1].take(one._replace(drawn="", context=None), at_us)
+    assert folds[0].evidence(ALPHA) == folds[1].evidence(ALPHA)
+
+
+def test_an_apprentice_is_judged_by_person_too() -> None:
+    """Four queries of one person are one comparison, of their mean."""
+    policy = spec(parse("exp3"))
+    decision = Decision((0,), 0, "digits", policy, ("good", "bad"), (0.5, 0.5))
+    fold = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    for number in range(12):
+        who = "ann" if number < 4 else f"user-{number}"
+        one = Observation(
+            str(number), "digits", who, decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0, drawn="/0"
+        )
+        fold.take(one, number * MINUTE_US)
+    assert fold.evidence(ALPHA).pairs == 0
+    fold.take(one._replace(query_id="last", context="zoe"), 2 * UNIT_US)
+    assert fold.evidence(ALPHA).pairs == 9
