@@ -338,6 +338,16 @@ class LabelSet(NamedTuple):
     others: tuple[int | str, ...] = ()  # labels of less weight, which are not in it
 
 
+class NumberInterval(NamedTuple):
+    """Numbers of which one is the true one, with the frequency that the application promises."""
+
+    low: float | None  # the least of them; None = any number is one: too little is known for the promise
+    high: float | None  # the largest; None as `low` is
+    coverage: float  # promised: the share of such intervals that hold the true number, at least
+    alpha: float  # in force: the share of misses aimed at; below 0 where the promise needs that
+    middle: float  # the answer around which it lies
+
+
 class StageOutput(NamedTuple):
     """What a stage of an application's graph was asked, and what came of it; part of a prediction."""
 
@@ -398,6 +408,7 @@ class Prediction(NamedTuple):
     ranked: Ranked | None = None  # where candidates were ids
     drawn: str = ""  # the draw of its context or episode that counted: SALT/PERIOD; "" = the query drew by its own id
     episode: str = ""  # the query's
+    interval: NumberInterval | None = None  # where the application promises coverage, and the answer is a number
 
     def __repr__(self) -> str:
         """Return what a person asks first; `_asdict()` has every field."""
@@ -524,6 +535,7 @@ class Observation(NamedTuple):
     drawn: str = ""  # the prediction's: those of one context and draw are no independent evidence
     episode: str = ""  # the prediction's
     places: tuple[PlaceLoss, ...] = ()  # what the places of a ranking after the first have cost, as far as it was told
+    interval: NumberInterval | None = None  # the prediction's, where a number was told
 
 
 class Observations(NamedTuple):
@@ -640,7 +652,7 @@ class Application:
     parity: str = ""  # a parity model, by which missing outputs of the model that it belongs to are decoded; "" = none
     hedge: float = 0.0  # share of the questions that may be put twice, where a model takes longer than usual; 0 = none
     options: str = ""  # parameters of a policy from outside the package, a JSON object; "" = none
-    coverage: float = 0.0  # each prediction has a set of labels, and this share of them the true one; 0 = none has
+    coverage: float = 0.0  # each prediction has a set of labels or an interval, this share has the true one; 0 = none
     sources: tuple[Source, ...] = ()  # of features that stand before a query's own, in this order
     stages: tuple[Stage, ...] = ()  # its graph; without one its models are asked about the query, and nothing else is
     mapping: str = ""  # what it reads and writes of others' topics: `from`, `to`, `feedback` as JSON; "" = nothing
@@ -843,7 +855,7 @@ class OtherState(NamedTuple):
     values: tuple[float, ...]
     taught_us: int  # the log's time of its last observation
     confidences: tuple[float, ...] = ()  # as of the policy that decided last
-    coverage: tuple[float, ...] = ()  # of its sets of labels, as `policies.conformal` makes it; empty = none
+    coverage: tuple[float, ...] = ()  # of sets or intervals: `policies.conformal`, `policies.intervals`; empty = none
 
 
 class PolicyState(NamedTuple):

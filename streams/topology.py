@@ -375,7 +375,15 @@ def _control() -> Node:
         consumes=(topics.REPORTS,),
         # A candidate's steps change what is wanted.
         produces=(topics.REPORTS, CONTROL_TABLE, CONTROL_MINUTES, topics.PROMOTIONS, topics.PLAN, *_CONFIG),
-        follows=(topics.CANDIDATES, topics.PROMOTIONS, topics.OBSERVATIONS, topics.PROFILES, topics.PLAN, *_CONFIG),
+        follows=(
+            topics.CANDIDATES,
+            topics.PROMOTIONS,
+            topics.OBSERVATIONS,
+            topics.PROFILES,
+            topics.PLAN,
+            *(topics.QUERIES, topics.PREDICTIONS),  # a sample, for the watch over drift
+            *_CONFIG,
+        ),
         group="control",
     )
 

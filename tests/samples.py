@@ -26,6 +26,7 @@ from schemas.records import (
     ModelPredictions,
     ModelQueries,
     NamedTensors,
+    NumberInterval,
     Observation,
     Observations,
     OtherState,
@@ -64,6 +65,7 @@ STEPS = (
     Step("escalate", (1,), NOW_US + 1, 0.25, "asked", 0.75, 0.5, 9_000),
     Step("hedge", (1,), NOW_US + 2, 1.0, "asked"),
 )
+INTERVAL = NumberInterval(1.5, None, 0.9, 0.08, 2.5)
 LABEL_SET = LabelSet((7, "x"), False, 0.9, 0.08, 0.25, (0.5, 0.25, 0.01), (-1,))
 _PRICES = {"good": 0.25}
 _VALUES = (MetricValue("revenue", 12.5, 0.75), MetricValue("latency", 9.0, 0.1))
@@ -103,6 +105,7 @@ SEEN = Observation(
         PlaceLoss(1, 1, None, 4.0, 0.5, features=Tensor("float64", (1,), b"\0" * 8)),
         PlaceLoss(2, 0, 1.0, item=3),
     ),
+    interval=INTERVAL,
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),

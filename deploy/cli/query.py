@@ -30,7 +30,7 @@ from streams.client import TIMEOUT_S
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-    from schemas.records import LabelSet, Prediction
+    from schemas.records import LabelSet, NumberInterval, Prediction
 
 
 EXAMPLES = """\
@@ -215,6 +215,8 @@ def _show(prediction: Prediction) -> None:
     echo(_line(prediction))
     if prediction.label_set is not None:
         echo(_set(prediction.label_set))
+    if prediction.interval is not None:
+        echo(_interval(prediction.interval))
     if prediction.message:
         echo(prediction.message, err=True)
     is_refused = prediction.reason == "invalid_input"  # what a model says of it is all there is to say
@@ -260,6 +262,13 @@ def _set(made: LabelSet) -> str:
     if made.is_all:
         return f"with coverage {made.coverage:g}: any label, as too little is known; the likeliest is {named}"
     return f"with coverage {made.coverage:g}: {named}"
+
+
+def _interval(made: NumberInterval) -> str:
+    """Say which numbers may be the true one."""
+    if made.low is None or made.high is None:
+        return f"with coverage {made.coverage:g}: any number, as too little is known"
+    return f"with coverage {made.coverage:g}: {made.low:g} to {made.high:g}"
 
 
 def _address(prediction: Prediction) -> str:

@@ -560,6 +560,9 @@ class Control(Section):
     """How many MiB the ids of observations may take, 27 bytes each. They are remembered for as long as a copy may
     follow. Beyond it the oldest are forgotten, and a copy of such an observation counts twice on the page and in the
     evidence on candidates."""
+    drift: bool = True
+    """Whether it compares inputs, answers and confidences with those before, by a sample each minute, and tells which
+    columns have moved."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -733,7 +736,8 @@ class ApplicationSettings(Section):
     of the asked models that agree with the answer; of one model that gives scores, how likely its answer is right."""
     coverage: float = Field(default=0.0, ge=0, le=MOST_COVERAGE)
     """The share of the predictions whose set of labels has the true one in it, say 0.9. Each prediction carries such a
-    set (`label_set`), which feedback keeps as large as the promise needs. By default there are none."""
+    set (`label_set`), which feedback keeps as large as the promise needs. With `combine: mean` or `median` it carries
+    an `interval` instead, and the share is at most 0.99. By default there are none."""
     parity: str = ""
     """A parity model (`skysail parity train`). Rows of the model that it belongs to are asked in groups, and an output
     that is late is decoded from the others and from the parity model's. Such an answer is partial, with the reason

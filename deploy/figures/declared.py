@@ -91,6 +91,7 @@ DASHBOARD: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Windows that ended without feedback", ("unjoined_total",), "rate", ("application",), unit="reqps"),
         Panel("Feedback refused", ("refused_feedback_total",), "rate", ("cause",), unit="reqps"),
         Panel("Sets that held the true label", ("label_sets_judged_total",), "rate", ("application", "outcome")),
+        Panel("Intervals that held the number", ("intervals_judged_total",), "rate", ("application", "outcome")),
     ),
     "Roles": (
         Panel("Records unread", ("lag",), "value", ("instance_name",)),
@@ -218,6 +219,15 @@ RULES: Final = (
         "{{ $labels.model }} fails on {{ $value | humanizePercentage }} of its rows",
         "skysail model show {{ $labels.model }}",
         ("rows_total",),
+    ),
+    AlertRule(
+        "SkysailDrift",
+        "max by (application, model) (skysail_drift_evidence) >= 1",
+        "1m",
+        "ticket",
+        "{{ $labels.application }} is asked or answers otherwise than before; the live page says which columns moved",
+        "skysail app show {{ $labels.application }}",
+        ("drift_evidence",),
     ),
     AlertRule(
         "SkysailRedisAway",

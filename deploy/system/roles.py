@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from streams.control.app import ControlOptions
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Follow, Promoting
+    from streams.control.carry.sensing import Sensing
     from streams.gateway.application import GatewayApplication
     from streams.gateway.role import GatewayRole
     from streams.gateway.rpc.server import RpcServer
@@ -704,6 +705,7 @@ def _page(common: Shared, data: Path) -> ControlOptions:
         hooks=common.hooks,
         promoting=_promoting(common),
         planning=_planning(common),
+        sensing=_sensing(common),
         tells_process=common.tells_process("control"),
     )
 
@@ -716,6 +718,13 @@ def _promoting(common: Shared) -> Promoting:
     memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
     deployed, prepare = DeployedState(given, common.codec), preparing(common.codec)
     return Promoting(_follow(common), common.codec, memory_us, ids_bytes, deployed, prepare)
+
+
+def _sensing(common: Shared) -> Sensing | None:
+    """Return what watches over drift; None = nobody does."""
+    from streams.control.carry.sensing import Sensing
+
+    return Sensing(KafkaRecent(common.kafka), common.codec) if common.settings.control.drift else None
 
 
 def _planning(common: Shared) -> Planning | None:

@@ -129,8 +129,8 @@ cdef inline bint read_observation(Place* place, const Decided* last, Seen* seen)
     seen.has_span = read_loss(place, &span)
     expect(place, NOTHING)  # no versions
     seen.forget_us = read_long(place)
-    for index in range(14):
+    for index in range(15):
         # No steps, scores, candidates, confidence, set of labels, stages, imputed, ranked, worth, weight, bound, draw of
-        # a context, episode, places.
+        # a context, episode, places, interval.
         expect(place, NOTHING)
     return not place.bad

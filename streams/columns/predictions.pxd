@@ -224,4 +224,5 @@ cdef inline bint read_prediction(Place* place, const Decided* last, Predicted* f
     expect(place, NOTHING)  # nothing ranked
     expect(place, 0)  # drawn by its id
     expect(place, 0)  # of no episode
+    expect(place, NOTHING)  # no interval
     return not place.bad and place.at == place.end

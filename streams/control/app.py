@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.control.carry.planning import Planning
     from streams.control.carry.promoting import Promoting
+    from streams.control.carry.sensing import Sensing
     from streams.runtime.metrics import MetricsHook
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ REPORT_EVERY_S = 1.0
 LISTEN_EVERY_S = 2.0
 # How often candidates are judged.
 PROMOTE_EVERY_S = 2.0
+# How often inputs and outputs are compared with those before: their evidence is bounded for so many looks.
+SENSE_EVERY_S = 60.0
 # How often it is looked whether hosts are to be planned anew.
 PLAN_EVERY_S = 2.0
 # As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
@@ -70,6 +73,7 @@ class ControlOptions:
     hooks: tuple[MetricsHook, ...] = ()
     promoting: Promoting | None = None  # carries candidates on; None = nobody does
     planning: Planning | None = None  # plans hosts; None = there are no pools
+    sensing: Sensing | None = None  # watches over drift; None = nobody does
     tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
@@ -89,13 +93,18 @@ def create(options: ControlOptions, codec: Codec) -> ControlApp:
     )
     place = DeploymentSettings(options.prefix, options.instance, options.bootstrap, options.redis)
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    minutes = Minutes(app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts"))
-    state = ControlState(live, Visibility(place, _now_us()), options.promoting, options.planning, minutes)
+    kept = app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts; what is usual")
+    minutes = Minutes(kept)
+    if options.sensing is not None:
+        options.sensing.keep_in(kept)
+    sight = Visibility(place, _now_us())
+    state = ControlState(live, sight, options.promoting, options.planning, minutes, sensing=options.sensing)
     _read(app, reports, state, codec)
     _report(app, reports, codec, options, state)
     _listen(app, state)
     _promote(app, state)
     _plan(app, codec, options, state)
+    _sense(app, state)
     return ControlApp(app, state)
 
 
@@ -190,13 +199,29 @@ def _plan(app: faust.App, codec: Codec, options: ControlOptions, state: ControlS
     app.timer(PLAN_EVERY_S, name="plan")(plan)
 
 
+def _sense(app: faust.App, state: ControlState) -> None:
+    sensing = state.sensing
+    if sensing is None:
+        return
+
+    async def sense() -> None:
+        """Compare a sample of inputs and outputs with those before."""
+        try:
+            await sensing.tick(_now_us())
+        except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
+            _log.exception("inputs and outputs could not be compared; that is tried again")
+
+    app.timer(SENSE_EVERY_S, name="sense")(sense)
+
+
 def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptions, state: ControlState) -> None:
     composer = Composer(options.instance, "control", tells_process=options.tells_process)
 
     async def report() -> None:
         """Say once a second that this process is alive too."""
         now_us = _now_us()
-        parts = () if state.promoting is None else (state.promoting.statistics(),)
+        known = state.promoting, None if state.sensing is None else state.sensing.watch
+        parts = [each.statistics() for each in known if each is not None]
         found = composer.compose(now_us, *parts, rivals.figures(state.promoting, state.history, now_us))
         for hook in options.hooks:
             hook(found)

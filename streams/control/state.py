@@ -10,19 +10,21 @@ from streams.control.history import STEP_US, STEPS, History
 from streams.control.losses import LossWatch
 from streams.control.minutes import MINUTE_US, figures_of, marks_of
 from streams.control.page import rivals
+from streams.control.page.drifting import drifting
 from streams.control.page.hosts import heard, host_rows
 from streams.control.page.overview import overview
 from streams.control.page.promotion_rows import promotion_rows
 from streams.control.page.report_filter import make_room, sound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, MutableMapping
+    from collections.abc import Collection, Iterator, MutableMapping
 
     from schemas.records import Report
     from streams.control.carry.planning import Planning, PlanRow
     from streams.control.carry.promoting import Promoting
+    from streams.control.carry.sensing import Sensing
     from streams.control.minutes import ChartColumns, Minutes
-    from streams.control.page.page_types import Overview
+    from streams.control.page.page_types import Alert, Overview
     from streams.control.page.visibility import Visibility
 
 # Pages that ask at once get the same answer.
@@ -40,6 +42,7 @@ class ControlState:
     minutes: Minutes
     history: History = field(default_factory=History)
     losses: LossWatch = field(default_factory=LossWatch)
+    sensing: Sensing | None = None
     _answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
     def take(self, found: Report, now_us: int) -> None:
@@ -78,10 +81,13 @@ class ControlState:
 
     def _overview(self, now_us: int, plans: Collection[PlanRow]) -> Overview:
         hosted = {place["model"] for plan in plans for place in plan["places"]}
-        told = rivals.alerts(self.promoting, self.history, now_us)
+        told = [*rivals.alerts(self.promoting, self.history, now_us), *self._drifting()]
         known = heard_lately(self.live.values(), now_us)
         self.losses.judge(now_us)
         return overview(known, self.history, now_us, self.sight.view(now_us), hosted, told, self.losses.worse())
+
+    def _drifting(self) -> Iterator[Alert]:
+        return drifting(self.sensing.watch.drifted() if self.sensing is not None else ())
 
     def _status(self, now_us: int) -> dict[str, object]:
         entries: list[Figures] = list(self.live.values())

@@ -46,6 +46,7 @@ def row_of(prediction: Prediction) -> dict[str, Any]:
             "state": decision.state,
         },
         "labels": None if prediction.label_set is None else [*prediction.label_set.labels],
+        "interval": None if (made := prediction.interval) is None else {"low": made.low, "high": made.high},
     }  # fmt: skip
 
 

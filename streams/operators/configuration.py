@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from policies import assignment, conformal, metrics, registry
+from policies import assignment, conformal, intervals, metrics, registry
 from policies.combine import COMBINES, VOTE
 from policies.contract import is_answering, is_choosing, is_placing, is_stepwise, ranks_by
 from policies.errors import PolicyError, require
@@ -157,13 +157,15 @@ def apprentice_of(application: Application, policy: Policy) -> str:
 
 
 def check_coverage(application: Application, policy: Policy) -> None:
-    """Refuse a promise about sets of labels where there are none.
+    """Refuse a promise where the policy answers by itself.
 
     Raises:
-        PolicyError: the policy answers with numbers.
+        PolicyError: it does, with numbers.
     """
     is_promised = application.coverage > 0.0
-    require(not (is_promised and is_answering(policy)), f"coverage is of labels, and {policy.name} answers numbers")
+    require(
+        not (is_promised and is_answering(policy)), f"coverage is of models' answers, and {policy.name} answers numbers"
+    )
 
 
 def check_tensors(application: Application, policy: Policy, models: Mapping[str, Model]) -> None:
@@ -186,7 +188,7 @@ def check_tensors(application: Application, policy: Policy, models: Mapping[str,
         f"{answers}, and {policy.name} makes one answer of several models': take a policy that asks one model, such as"
         " `single` or `exp3`, or package one tensor as `scores` or `value`",
     )
-    require(not application.coverage, f"{answers}, and coverage is of labels: leave it out")
+    require(not application.coverage, f"{answers}, and coverage is of one label or number: leave it out")
     kind = rule(application.loss).kind
     require(kind not in ("log", "cost"), f"{answers}, and the loss `{kind}` is of one model's classes: take another")
 
@@ -304,11 +306,9 @@ def check(application: Application) -> None:
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }
     coverage = application.coverage
-    faults[f"coverage is {coverage}; make it 0 (no sets of labels) to {conformal.MOST}"] = (
-        not 0 <= coverage <= conformal.MOST
-    )
-    faults["coverage is of labels, and combine takes answers for numbers"] = (
-        bool(coverage) and application.combine != VOTE
+    faults[f"coverage is {coverage}; make it 0 (no promise) to {conformal.MOST}"] = not 0 <= coverage <= conformal.MOST
+    faults[f"coverage is {coverage}; make it at most {intervals.MOST_PROMISED} where answers are numbers"] = (
+        application.combine != VOTE and coverage > intervals.MOST_PROMISED
     )
     span, forget_s, max_weight = application.span, application.forget_s, application.max_weight
     if fault := fault_of_loss(application.loss):

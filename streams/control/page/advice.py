@@ -174,13 +174,13 @@ def at_most(held: float, count: float) -> float:
 
 
 def broken(row: ApplicationRow) -> Iterator[Alert]:
-    """Return the alert where an application's sets hold less than was promised, and chance does not explain it."""
+    """Return the alert where sets or intervals hold less than was promised, and chance does not explain it."""
     coverage = row["coverage"]
     if coverage is None or coverage["held"] is None or coverage["at_most"] >= coverage["promised"]:
         return
     text = (
-        f"{row['name']}: {coverage['held']:.1%} of {coverage['judged']:.0f} sets of labels held the true one in the"
+        f"{row['name']}: {coverage['held']:.1%} of {coverage['judged']:.0f} {coverage['of']} held the true one in the"
         f" last five minutes; promised are {coverage['promised']:.1%}, and by chance there are so few once in a million"
-        " times. Inputs, labels or models have changed: with feedback sets grow until the promise is kept again"
+        " times. Inputs, labels or models have changed: with feedback they grow until the promise is kept again"
     )
     yield Alert(level="bad", text=text, command=skysail("app", "show", row["name"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.records import LAST_EXIT
 from schemas.topics import dead_letters
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MINUTE_US = 60_000_000
 STEP_S = STEP_US / 1e6
 HERE = View()
-PROMISED, JUDGED = "coverage_promised", "label_sets_judged_total"
+PROMISED = "coverage_promised"
 
 
 # What the page says of questions after the first one, by counter and labels.
@@ -54,6 +54,25 @@ _AGAIN: Mapping[tuple[str, str], str] = {
     ("hedges_total", "won"): "were answered by that first",
     ("hedges_total", "unpaid"): "would have, but for want of a token",
 }
+
+
+class Promise(NamedTuple):
+    """What keeps a promise of coverage: its counters, and its words."""
+
+    made: str
+    judged: str
+    sizes: str
+    of: str
+    truth: str
+    unit: str
+
+
+SETS = Promise(
+    "label_sets_total", "label_sets_judged_total", "label_set_sizes_total", "sets of labels", "label", "labels a set"
+)
+INTERVALS = Promise(
+    "intervals_total", "intervals_judged_total", "interval_widths_total", "intervals", "number", "wide in the mean"
+)
 
 
 class _Gauges:
@@ -245,16 +264,20 @@ def _coverage(name: str, gauges: _Gauges, history: History, now_us: int) -> Cove
     if promised is None:
         return None
     _, risen = history.since(STEPS * STEP_US, now_us)
-    made, some = (risen.get(Key("label_sets_total", name, "", kind), 0.0) for kind in ("", "some"))
-    held, judged = _held(risen, name), risen.get(Key(JUDGED, name), 0.0)
+    its = INTERVALS if Key(INTERVALS.made, name) in risen else SETS
+    made, some = (risen.get(Key(its.made, name, "", kind), 0.0) for kind in ("", "some"))
+    held, judged = _held(risen, its, name), risen.get(Key(its.judged, name), 0.0)
     return CoverageRow(
         promised=promised,
+        of=its.of,
+        truth=its.truth,
+        unit=its.unit,
         held=held,
         at_most=at_most(held or 0.0, judged),
         judged=judged,
-        size=_share(risen, Key("label_set_sizes_total", name), some),
+        size=_share(risen, Key(its.sizes, name), some),
         all=_rounded(1.0 - some / made) if made else None,
-        series=history.series(lambda step: _held(step, name), now_us),
+        series=history.series(lambda step: _held(step, its, name), now_us),
     )
 
 
@@ -264,9 +287,9 @@ def _source(name: str, risen: Risen) -> SourceRow:
     return SourceRow(name=name, imputed=_share(risen, Key("features_total", rest=f"{name} imputed"), asked))
 
 
-def _held(risen: Risen, name: str) -> float | None:
-    """Return the share of the sets with a known true label that held it."""
-    return _share(risen, Key(JUDGED, name, "", "held"), risen.get(Key(JUDGED, name), 0.0))
+def _held(risen: Risen, its: Promise, name: str) -> float | None:
+    """Return the share of the sets or intervals that held the truth, of those for which it is known."""
+    return _share(risen, Key(its.judged, name, "", "held"), risen.get(Key(its.judged, name), 0.0))
 
 
 def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: History, now_us: int) -> ModelRow:

@@ -78,14 +78,17 @@ class Holding(TypedDict):
 
 
 class CoverageRow(TypedDict):
-    """What an application promises of its sets of labels, and what became of it in the last five minutes."""
+    """What an application promises of its sets or intervals, and what became of it in the last five minutes."""
 
     promised: float
-    held: float | None  # share of those judged that had the true label in them
+    of: str  # sets of labels, or intervals
+    truth: str  # label, or number
+    unit: str  # of `size`
+    held: float | None  # share of those judged that had the truth in them
     at_most: float  # that the share may be in truth, but for one chance in a million
-    judged: float  # sets whose true label was told
-    size: float | None  # labels in a set, the mean of those that do not hold all
-    all: float | None  # share of the sets that every label was in
+    judged: float  # those whose truth was told
+    size: float | None  # labels in a set, or how wide an interval is: the mean of those that do not hold all
+    all: float | None  # share of those that every label or number was in
     series: Series  # held, by step
 
 

@@ -228,6 +228,7 @@ def _observation(
         ranked=ranked if ranked is None or ranked.drawn else ranked._replace(rows=None),
         drawn=prediction.drawn,
         episode=prediction.episode,
+        interval=prediction.interval if label is not None else None,
     )
 
 

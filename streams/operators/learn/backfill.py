@@ -70,7 +70,14 @@ class Backfill:
         elif self._is_missed(seen):
             if len(self._missed) < MOST:
                 self._missed[seen.query_id] = seen._replace(
-                    scores=None, first=(), versions=(), answers=None, confidence=None, label_set=None, ranked=None
+                    scores=None,
+                    first=(),
+                    versions=(),
+                    answers=None,
+                    confidence=None,
+                    label_set=None,
+                    ranked=None,
+                    interval=None,
                 )
             else:
                 self.left += 1

@@ -13,9 +13,9 @@ from policies.lessons import Lesson
 from schemas.records import OtherState, PolicyState
 from streams.operators.cold_start import for_all, is_forgotten, started, states_of
 from streams.operators.ids import SeenIds
-from streams.operators.label_sets import covered
 from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.policy_state import MOST_OTHERS, adopted, numbers
+from streams.operators.promises import covered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,7 +95,8 @@ class Fold:
         decision, learning = seen.decision, checked(seen)
         policy = decision.policy
         if policy == self._policy:
-            coverage = self._coverage if seen.label_set is None else covered(seen, self._coverage)
+            has_promise = seen.label_set is not None or seen.interval is not None
+            coverage = covered(seen, self._coverage) if has_promise else self._coverage
             self._values = _learnt(learning, policy, seen, self._arms, self._values)
             self._version += 1
             self._coverage = coverage

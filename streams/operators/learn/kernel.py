@@ -30,10 +30,10 @@ from streams.operators.contract import (
     WriteStates,
 )
 from streams.operators.ids import SeenIds
-from streams.operators.label_sets import holds
 from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.learn.fold import Folding
 from streams.operators.learn.states import KnownStates
+from streams.operators.promises import is_held
 from streams.operators.statistics import Counters, Losses
 
 if TYPE_CHECKING:
@@ -306,11 +306,12 @@ class Learner(Operator):
         self.losses.add(applied)
 
     def _judge(self, applied: Iterable[Observation]) -> None:
-        """Count the sets of labels that held the true one, and those that missed it."""
+        """Count the sets of labels and the intervals that held the truth, and those that missed it."""
         for seen in applied:
-            if seen.label_set is not None and seen.label is not None:
-                outcome = "held" if holds(seen.label_set, seen.label) else "missed"
-                self.counters["label_sets_judged_total", "application", seen.application, "outcome", outcome] += 1
+            if (seen.label_set is not None or seen.interval is not None) and (held := is_held(seen)) is not None:
+                name = "label_sets_judged_total" if seen.interval is None else "intervals_judged_total"
+                outcome = "held" if held else "missed"
+                self.counters[name, "application", seen.application, "outcome", outcome] += 1
 
     def trim(self) -> None:
         """Keep the bounds, but for what queues wait for.

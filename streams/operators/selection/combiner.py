@@ -17,8 +17,8 @@ from schemas.errors import SchemaError
 from schemas.records import Outcome, Status, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
-from streams.operators.label_sets import label_set
 from streams.operators.late_outputs import LateOutputs
+from streams.operators.promises import promised
 from streams.operators.selection.answer import Substitutes, missing_of, not_ranked, predicted, ranked
 from streams.operators.selection.latencies import Latencies
 from streams.operators.selection.pending import Origin
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import LabelSet, Model, ModelOutput, ModelPredictions, Prediction
+    from schemas.records import LabelSet, Model, ModelOutput, ModelPredictions, NumberInterval, Prediction
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import Arms
     from streams.operators.statistics import Counters
@@ -255,13 +255,15 @@ class Combiner:
         self.answers[name] += status is not Status.DEFAULT
         if prediction.label_set is not None:
             self._count(name, prediction.label_set)
+        elif prediction.interval is not None:
+            self._count_interval(name, prediction.interval)
         if query.follow_up is not None:  # each may refer to the other
             query.follow_up.clear()
             query.follow_up = None
         return self._emit(query, value, status, now_us)
 
     def _predicted(self, query: Pending, now_us: int, reason: str | None) -> Prediction:
-        """Make the prediction of a query, with its set of labels if it has one."""
+        """Make the prediction of a query, with its set of labels or its interval if it has one."""
         if (follow_up := query.follow_up) is not None and follow_up.asker is not None:
             made = follow_up.asker.answer(query, now_us, reason)
             if made is not None:
@@ -269,13 +271,21 @@ class Combiner:
         prediction = predicted(query, now_us, reason, self._substitutes, self._classes, self._models)
         if query.arms is None or query.arms.aim is None:
             return prediction
-        return prediction._replace(label_set=label_set(prediction, query.weights, query.arms.aim, self._classes))
+        return promised(prediction, query.weights, query.arms.aim, self._classes)
 
     def _count(self, application: str, made: LabelSet) -> None:
         """Count a set of labels, and the labels in it."""
         kind = "all" if made.is_all else "some"
         self._counters["label_sets_total", "application", application, "kind", kind] += 1
         self._counters["label_set_sizes_total", "application", application] += 0 if made.is_all else len(made.labels)
+
+    def _count_interval(self, application: str, made: NumberInterval) -> None:
+        """Count an interval, and how wide it is."""
+        is_all = made.low is None or made.high is None
+        self._counters["intervals_total", "application", application, "kind", "all" if is_all else "some"] += 1
+        if made.low is not None and made.high is not None:
+            width = made.high - made.low
+            self._counters["interval_widths_total", "application", application] += width  # type: ignore[assignment]  # a fraction
 
     def let_go(self, partition: int, row_id: str) -> None:
         """Wait no more for the output of a row of a graph."""

@@ -12,7 +12,7 @@ from itertools import accumulate
 from sys import maxsize
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from policies import calibration, conformal, registry
+from policies import calibration, registry
 from policies.arm_sets import systematic
 from policies.contract import (
     PLAIN,
@@ -33,6 +33,7 @@ from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
 from streams.operators.fair_cache import FairCache
 from streams.operators.policy_state import numbers, state_of
+from streams.operators.promises import aim_of
 from streams.topology import application_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from policies.conformal import Aim
     from policies.contract import Policy, Read, Situation, State, Steps, VoteWeights
+    from policies.intervals import Margin
     from policies.outside import Outside
     from schemas.records import Application, Input, PolicyState
     from streams.operators.configuration import Deployed
@@ -76,7 +78,7 @@ class Arms:
         steps: what may be asked after the first models; None = nothing.
         read: what the state answers, for a policy whose state does; else None.
         confidences: how often each arm is right, for a policy that asks one; else None. See `policies.calibration`.
-        aim: how sets of labels are made, for an application that promises coverage; else None.
+        aim: how sets of labels or intervals are made, for an application that promises coverage; else None.
         features_of: makes features of an input, for a policy that sees it; None = it goes by those that clients send.
     """
 
@@ -92,7 +94,7 @@ class Arms:
     steps: Steps | None = None
     read: Read | None = None
     confidences: State | None = None
-    aim: Aim | None = None
+    aim: Aim | Margin | None = None
     features_of: Callable[[Input], tuple[float, ...]] | None = None
 
     @property
@@ -177,7 +179,7 @@ def _confidences(spec: str, names: tuple[str, ...], state: PolicyState | None) -
 
 
 def with_aim(arms: Arms, application: Application, state: PolicyState | None = None) -> Arms:
-    """Return arms that make sets of labels, if the application promises coverage.
+    """Return arms that make sets of labels or intervals, if the application promises coverage.
 
     Args:
         arms: of its policy.
@@ -186,7 +188,7 @@ def with_aim(arms: Arms, application: Application, state: PolicyState | None = N
     """
     if not application.coverage:
         return arms
-    return replace(arms, aim=conformal.aim(application.coverage, () if state is None else state.coverage))
+    return replace(arms, aim=aim_of(application, () if state is None else state.coverage))
 
 
 UNDECIDED = ArmChoice(cast("Decision", None), ())  # a policy of somebody's own has failed

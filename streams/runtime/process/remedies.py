@@ -15,6 +15,7 @@ REMEDIES: Final = {
     "completions_ignored_total": "if it rises for long, the group is rebalanced again and again: `skysail doctor`",
     "dead_letters_total": "if it rises: `skysail dlq list` says what they are, `skysail dlq redrive` sends them again",
     "decided_without_state_total": "if it rises, the store is slow or away: `skysail doctor`",
+    "drift_evidence": "1 or more: the live page says which columns moved; see who asks, and give feedback",
     "estimated_wait_seconds": "near the objective: start more workers of the model, `skysail run --role worker`",
     "failed_outputs_total": "if it rises: `skysail model show NAME`, and the worker's log has the error",
     "feature_failures_total": "if it rises, the store of features is away: `skysail doctor`",

@@ -36,8 +36,8 @@ export function tile(row, [key, name, write, series]) {
 }
 export const isBroken = row => row.held !== null && row.at_most < row.promised;
 export function promise(row) {
-  return node("div", [node("b", shown(row.held, percent), isBroken(row) ? "is-bad" : ""), node("small", `of ${whole(row.judged)} sets held the true label, in 5 minutes; promised ${percent(row.promised)}`),
-    spark(row.series, 1), node("small", `${shown(row.size, few)} labels a set`), ...(row.all ? [node("small", `${percent(row.all)} hold any label: too little is known`)] : [])], "tile");
+  return node("div", [node("b", shown(row.held, percent), isBroken(row) ? "is-bad" : ""), node("small", `of ${whole(row.judged)} ${row.of} held the true ${row.truth}, in 5 minutes; promised ${percent(row.promised)}`),
+    spark(row.series, 1), node("small", `${shown(row.size, few)} ${row.unit}`), ...(row.all ? [node("small", `${percent(row.all)} hold any ${row.truth}: too little is known`)] : [])], "tile");
 }
 export const looked = source => `${source.name} (${source.imputed === null ? "nobody asked in the last minute" : `${percent(source.imputed)} imputed in the last minute`})`;
 export function application(row) {

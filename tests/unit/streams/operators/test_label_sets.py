@@ -202,7 +202,10 @@ def test_a_model_weighs_labels_by_its_scores_or_names_one(
     [
         (Application("digits", ("a",), coverage=1.0), "coverage is 1.0"),
         (Application("digits", ("a",), coverage=-0.1), "coverage is -0.1"),
-        (Application("digits", ("a",), coverage=0.9, combine="mean"), "coverage is of labels"),
+        (
+            Application("digits", ("a",), coverage=0.995, combine="mean"),
+            "make it at most 0.99 where answers are numbers",
+        ),
     ],
 )
 def test_a_promise_that_cannot_be_kept_is_no_configuration(application: Application, fault: str) -> None:

@@ -1,0 +1,94 @@
+"""Reads a sample of what is asked and answered, once a minute, for the watch over drift.
+
+    ends of queries, predictions ──▶ Sensing.tick ──▶ DriftWatch ──▶ alerts, `drift_evidence`
+
+No more than the last records of a topic are read, however many there are, and none of them twice. So it costs the same
+at any rate. What it misses it does not need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Prediction, Query
+from streams.control.drift.watch import MINUTE_US, DriftWatch
+from streams.runtime.errors import StreamError
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+    from streams.runtime.ports import RecentRecords
+
+_log = logging.getLogger(__name__)
+
+# Of each topic, in a minute: 100 ms of decoding.
+ROUND: Final = 600
+KEEP_EVERY: Final = 10  # minutes
+_KEY: Final = "drift "
+
+
+class Sensing:
+    """Feeds the watch.
+
+    Args:
+        recent: reads the ends of topics.
+        codec: of the records.
+
+    Attributes:
+        watch: over the applications.
+    """
+
+    def __init__(self, recent: RecentRecords, codec: Codec) -> None:
+        self._recent = recent
+        self._codec = codec
+        self._read: dict[tuple[str, int], int] = {}  # the next offset, by topic and partition
+        self._table: MutableMapping[str, str] = {}
+        self._is_loaded = False
+        self.watch = DriftWatch()
+
+    def keep_in(self, table: MutableMapping[str, str]) -> None:
+        """Keep what is usual in a table, which has other keys, too; it may be empty until the first tick."""
+        self._table = table
+
+    async def tick(self, now_us: int) -> None:
+        """Read a round and judge; while Kafka is away nothing is known."""
+        self._load()
+        try:
+            for topic in (topics.PREDICTIONS, topics.QUERIES):
+                self._take(await self._recent.last(topic, ROUND), now_us)
+        except StreamError as fault:
+            _log.warning("inputs and outputs are not compared with those before: %s", fault)
+            return
+        for application in self.watch.applications:
+            self.watch.judge(application, now_us)
+            await asyncio.sleep(0)  # the page answers meanwhile
+        if now_us // MINUTE_US % KEEP_EVERY == 0:
+            self._table.update({_KEY + name: text for name, text in self.watch.kept().items()})
+
+    def _load(self) -> None:
+        """Take what the table has, once."""
+        if not self._is_loaded:
+            self._is_loaded = True
+            for key, text in list(self._table.items()):
+                if key.startswith(_KEY):
+                    self.watch.load(key.removeprefix(_KEY), text)
+
+    def _take(self, records: Sequence[Record], now_us: int) -> None:
+        for record in records:
+            place = record.topic, record.partition
+            if record.offset < self._read.get(place, 0) or record.value is None:
+                continue
+            self._read[place] = record.offset + 1
+            try:
+                if record.topic == topics.QUERIES:
+                    self.watch.query(self._codec.decode(Query, record.value), now_us)
+                else:
+                    self.watch.prediction(self._codec.decode(Prediction, record.value), now_us)
+            except DecodeError:  # its reader makes it a dead letter
+                continue

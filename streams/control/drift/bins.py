@@ -1,0 +1,96 @@
+"""Which of a few bins a value falls into: by the first values of a column, which are then counted no more."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streams.control.drift.columns import Reading
+
+# Five of values and one of those that are missing: each further one costs evidence, half the logarithm of all counts.
+VALUES: Final = 5
+BINS: Final = VALUES + 1
+MISSING: Final = VALUES
+FIRST: Final = 100  # values by which bins are made
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The bins of a column.
+
+    Attributes:
+        edges: of numbers, at fifths of the first ones; a value falls into the first bin whose edge is not below it.
+        words: of words, the most frequent ones; all others share the bin behind them.
+        middle: the median of the first numbers.
+    """
+
+    edges: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+    middle: float | None = None
+
+    def place(self, value: Reading) -> int:
+        """Return the bin of a value; what is of the wrong kind is as missing."""
+        if isinstance(value, str):
+            return self.words.index(value) if value in self.words else VALUES - 1 if self.words else MISSING
+        if value is None or self.words:
+            return MISSING
+        return bisect_left(self.edges, value)
+
+
+def bins_of(first: Sequence[Reading]) -> Bins:
+    """Make the bins of a column by its first values."""
+    words = Counter([value for value in first if isinstance(value, str)])
+    numbers = sorted([value for value in first if isinstance(value, float)])
+    if words and sum(words.values()) >= len(numbers):
+        return Bins(words=tuple([word for word, _ in words.most_common(VALUES - 1)]))
+    if not numbers:
+        return Bins()
+    edges = {numbers[len(numbers) * fifth // VALUES] for fifth in range(1, VALUES)}
+    return Bins(tuple(sorted(edges)), (), median(numbers))
+
+
+@dataclass(slots=True)
+class ColumnBins:
+    """A column on its way to bins.
+
+    Attributes:
+        first: values so far; empty once there are bins.
+        bins: None until there are enough values.
+        lately: the latest numbers, for words alone.
+    """
+
+    first: list[Reading] = field(default_factory=list)
+    bins: Bins | None = None
+    lately: list[float] = field(default_factory=list)
+
+    def place(self, value: Reading) -> int | None:
+        """Return the bin of a value; None while bins are not made."""
+        if self.bins is None:
+            self.first.append(value)
+            if len(self.first) >= FIRST:
+                self.bins, self.first = bins_of(self.first), []
+            return None
+        if isinstance(value, float) and self.bins.edges:
+            self.lately.append(value)
+            del self.lately[:-FIRST]
+        return self.bins.place(value)
+
+    def told(self, before: Sequence[float], now: Sequence[float]) -> tuple[str, str]:
+        """Return what the column was and is, in words.
+
+        Args:
+            before: shares of the bins.
+            now: the same lately.
+        """
+        bins = self.bins or Bins()
+        moved = max(range(BINS), key=lambda place: abs(now[place] - before[place]))
+        if moved != MISSING and bins.middle is not None and self.lately:
+            return f"median {bins.middle:.4g}", f"{median(self.lately):.4g}"
+        name = "missing" if moved == MISSING else bins.words[moved] if moved < len(bins.words) else "others"
+        return f"{name} {before[moved]:.0%}", f"{now[moved]:.0%}"

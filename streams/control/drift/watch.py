@@ -1,0 +1,104 @@
+"""The columns of all applications, from a sample of queries and predictions; what has moved, and how surely."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from streams.control.drift.columns import of_prediction, of_query
+from streams.control.drift.kept import packed, unpacked
+from streams.control.drift.trail import DriftTrail
+from streams.operators.statistics import render
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.records import Prediction, Query
+    from streams.control.drift.columns import DriftColumn, Reading
+    from streams.control.drift.trail import MovedColumn
+
+MINUTE_US: Final = 60_000_000
+MOST_APPLICATIONS: Final = 64  # a full trail has a megabyte
+DAY: Final = 1_440  # minutes
+PER_MINUTE: Final = 200  # queries of an application that count in a minute, and predictions
+
+
+class Drifted(NamedTuple):
+    """An application whose inputs or outputs are no longer as they were."""
+
+    application: str
+    since_us: int
+    moved: tuple[MovedColumn, ...]  # the farthest first
+
+
+class DriftWatch:
+    """What is known of the applications."""
+
+    __slots__ = ("_counts", "_minute", "_trails")
+
+    def __init__(self) -> None:
+        self._trails: dict[str, DriftTrail] = {}
+        self._minute = -1
+        self._counts = Counter[tuple[str, str]]()  # of this minute, by application and kind
+
+    def query(self, query: Query, now_us: int) -> None:
+        """Take a query of the sample; an application without a prediction is none, whatever clients name."""
+        if query.application in self._trails and self._has_room(query.application, "query", now_us):
+            self._take(query.application, of_query(query))
+
+    def prediction(self, made: Prediction, now_us: int) -> None:
+        """Take a prediction of the sample; those without an application are nobody's."""
+        if made.decision is not None and self._has_room(made.application, "prediction", now_us):
+            self._take(made.application, of_prediction(made))
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Those that are followed."""
+        return tuple(self._trails)
+
+    def judge(self, application: str, now_us: int) -> None:
+        """Look at one that is followed, for some 20 ms; once a minute at most, as evidence has a bound for that."""
+        self._trails[application].judge(now_us // MINUTE_US)
+
+    def kept(self) -> dict[str, str]:
+        """Return what is usual of each application, as text."""
+        return {name: packed(trail) for name, trail in self._trails.items()}
+
+    def load(self, application: str, text: str) -> None:
+        """Go on with what was usual before the process began; a text that is none counts as nothing."""
+        if application not in self._trails and len(self._trails) < MOST_APPLICATIONS:
+            with suppress(ValueError):
+                self._trails[application] = unpacked(text)
+
+    def drifted(self) -> list[Drifted]:
+        """Return the applications that are no longer as they were, by name."""
+        found = [(name, trail.onset, tuple(trail.moved)) for name, trail in sorted(self._trails.items())]
+        return [Drifted(name, onset * MINUTE_US, moved) for name, onset, moved in found if onset is not None and moved]
+
+    def statistics(self) -> dict[str, float]:
+        """Return the evidence by application and model, as a share of what is sure, by the metric's name."""
+        return {
+            render(("drift_evidence", "application", name, "model", model)): share
+            for name, trail in sorted(self._trails.items())
+            for model, share in sorted(trail.evidence.items())
+        }
+
+    def _has_room(self, application: str, kind: str, now_us: int) -> bool:
+        if self._minute < now_us // MINUTE_US:
+            self._minute = now_us // MINUTE_US
+            self._counts.clear()
+        self._counts[application, kind] += 1
+        if application not in self._trails and len(self._trails) >= MOST_APPLICATIONS:
+            self._forget_one()
+        is_known = application in self._trails or len(self._trails) < MOST_APPLICATIONS
+        return is_known and self._counts[application, kind] <= PER_MINUTE
+
+    def _forget_one(self) -> None:
+        """Forget the application that was asked last before all others, if that was a day ago."""
+        oldest = min(self._trails, key=lambda name: self._trails[name].newest)
+        if self._minute - self._trails[oldest].newest > DAY:
+            del self._trails[oldest]
+
+    def _take(self, application: str, found: Mapping[DriftColumn, Reading]) -> None:
+        self._trails.setdefault(application, DriftTrail()).take(found, self._minute)
