@@ -196,7 +196,10 @@ class Cascade:
             return held
         queries, asked, price = state[-_PACING:]
         share = payable(self.budget, queries, asked, price)
-        reached = sum(cells[::2]) / queries if queries else 1.0  # the arm before has not been asked about the others
+        # The arm before has not been asked about the others. Cells count weights of lessons, as those of the first do.
+        start = 2 * CELLS * (len(self._first(arms)) - 1)
+        due = sum(state[start : start + 2 * CELLS : 2])
+        reached = sum(cells[::2]) / due if due else 1.0
         return min(held, place_for(cells[::2], share / max(reached, share, 1e-9)))
 
 

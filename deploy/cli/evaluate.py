@@ -14,8 +14,9 @@ from deploy.evaluation import words
 from deploy.evaluation.reading import live, recorded
 from deploy.terminal import echo
 from policies.estimators.estimate import LEAST_EFFECTIVE
-from streams.evaluation.candidate import candidate
+from streams.evaluation.candidate import asks_several, candidate
 from streams.evaluation.evaluation import evaluate as judged
+from streams.evaluation.judgeable import judgeable
 from streams.evaluation.measured import metrics_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ EXAMPLES = """\
 skysail evaluate traces/monday --policy thompson
 skysail evaluate traces/monday --policy exp3:eta=0.1,gamma=0.1 --html exp3.html
 skysail evaluate --live digits --policy always:forest --json
+skysail evaluate traces/monday --policy cascade:budget=0.3
+skysail evaluate traces/monday --which
 skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --known-features
 """
 
@@ -56,6 +59,7 @@ skysail evaluate --live ads --policy two_speed:features=4,items=20,spread=0.5 --
     help="What intervals may miss.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--which", is_flag=True, help="Say which policies this log can judge, how, and why others not.")
 @click.option("--known-features", is_flag=True, help="Leave decisions out for which features were imputed.")
 @click.option("--force", is_flag=True, help="Estimate from however few samples.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
@@ -71,6 +75,7 @@ def evaluate(
     window_s: float | None,
     alpha: float,
     seed: int,
+    which: bool,
     known_features: bool,
     force: bool,
     html: Path | None,
@@ -82,8 +87,15 @@ def evaluate(
     Only decisions whose window for feedback has ended are judged. Where a policy chose among items (`two_speed`), items
     are judged instead of models: by the logged probability that each was the answer.
     """
+    if which:
+        lines = [*judgeable(_history(settings, folder, of_live, application, with_outputs=True))]
+        if as_json:
+            print_json([line._asdict() for line in lines])
+        else:
+            print_table(("policies", "judged", "why"), lines)
+        return
     policy = candidate(wanted)
-    past = _history(settings, folder, of_live, application)
+    past = _history(settings, folder, of_live, application, with_outputs=asks_several(policy))
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
     least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
@@ -100,13 +112,15 @@ def evaluate(
             echo(f"page: {html}")
 
 
-def _history(settings: Settings, folder: Path | None, of_live: str | None, application: str | None) -> KnownApplication:
+def _history(
+    settings: Settings, folder: Path | None, of_live: str | None, application: str | None, *, with_outputs: bool
+) -> KnownApplication:
     if (folder is None) == (of_live is None):
         raise UsageError("name either the folder of a trace or --live APP (`skysail evaluate --help`)")
     if of_live is not None:
-        return live(settings, codec_for(settings), of_live)
+        return live(settings, codec_for(settings), of_live, with_outputs=with_outputs)
     assert folder is not None
-    return recorded(folder, codec_for(settings), application)
+    return recorded(folder, codec_for(settings), application, with_outputs=with_outputs)
 
 
 def _print(found: Evaluation, beside: Sequence[MetricJudgement]) -> None:

@@ -15,6 +15,7 @@ from deploy.errors import UsageError
 from deploy.process.progress import shown
 from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
+from deploy.state.priced import priced
 from deploy.terminal import echo
 from schemas.records import Application, Candidate, Model
 from streams.promotion.guardrails import NONE, guardrails, told, watched_of
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Promotion
-    from streams.promotion.evidence import Evidence
+    from streams.promotion.evidence import Comparison, Evidence
     from streams.promotion.guardrails import Guardrails
 
     F = TypeVar("F", bound=Callable[..., Any])
@@ -157,7 +158,8 @@ def take_over(
     is_proven = evidence.lower > -plan.tolerance and not beside.lacks
     if not is_proven and not unproven:
         never = never_compared(settings, codec, plan, application)
-        raise UsageError(refusal(plan, evidence, never, heard.lacks, beside))
+        price = priced(compared_in(settings, codec, comparison), evidence)
+        raise UsageError(refusal(plan, evidence, never, heard.lacks, beside, price))
     reason = proof(plan, evidence) if is_proven else "without evidence, as asked"
     if plan.kind == POLICY and not candidates.is_apprentice(settings, codec, plan):
         echo(anew(plan), err=True)
@@ -169,6 +171,7 @@ def take_over(
         print_json(taken._asdict() | {"metrics": [one._asdict() for one in taken.metrics]})
         return
     said = f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {_comparisons(evidence)}"
+    said += priced(compared_in(settings, codec, comparison), evidence)
     echo(said, *[f"  {line}" for line in metric_lines(beside)])
     echo(f"to go back: {_back(plan)}")
 
@@ -196,12 +199,20 @@ def never_compared(settings: Settings, codec: Codec, plan: Candidate, applicatio
     return hindrance(plan, asking, None if serving is None else serving.shares.get(plan.candidate))
 
 
+def compared_in(settings: Settings, codec: Codec, comparison: Comparison) -> list[Application]:
+    """Return the applications whose losses are compared."""
+    known = catalog.read(settings, codec, Application)
+    return [known[name] for name in comparison.applications if name in known]
+
+
 def metric_lines(beside: Guardrails) -> list[str]:
     """Return a line for each metric: by how much the candidate is better or worse, with bounds, in its unit."""
     return [f"{one.application} {one.metric}: {told(one)}" for one in beside.metrics]
 
 
-def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "", beside: Guardrails = NONE) -> str:
+def refusal(
+    plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "", beside: Guardrails = NONE, price: str = ""
+) -> str:
     """Say what is missing before a candidate may take over.
 
     Args:
@@ -210,13 +221,14 @@ def refusal(plan: Candidate, evidence: Evidence, never: str = "", lacks: str = "
         never: why nothing that is deployed can compare the two; empty = something can.
         lacks: what the observations lack for it; empty = nothing.
         beside: what its metrics say.
+        price: the difference in the unit of costs; empty = there is none.
     """
     more = {None: "no number of such comparisons would be enough", 0: "enough"}.get(
         evidence.missing, f"about {evidence.missing or 0:,} more needed"
     )
     known = _comparisons(evidence)
     said = f"{_named(plan)} is not shown to be better than {plan.incumbent}: {known}, {more};"
-    said = f"{said} {bounds(evidence)}"
+    said = f"{said} {bounds(evidence)}{price}"
     if not evidence.pairs:
         said = f"nothing is known about {_named(plan)} beside {plan.incumbent}: no observation compares them"
         if never or lacks:
@@ -301,7 +313,8 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
         evidence = comparison.evidence(plan.alpha)
         echo(
             "",
-            f"candidate {_named(plan)}: {_comparisons(evidence)} with {plan.incumbent}; {bounds(evidence)}",
+            f"candidate {_named(plan)}: {_comparisons(evidence)} with {plan.incumbent}; {bounds(evidence)}"
+            + priced(compared_in(settings, codec, comparison), evidence),
             *[f"  {line}" for line in metric_lines(guardrails(plan, comparison))],
         )
         if not evidence.pairs and (why := never_compared(settings, codec, plan) or heard.lacks):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from streams.evaluation.history import KnownApplication
 
 
-def recorded(folder: Path, codec: Codec, application: str | None) -> KnownApplication:
-    """Return the history in a trace.
+def recorded(folder: Path, codec: Codec, application: str | None, *, with_outputs: bool = False) -> KnownApplication:
+    """Return the history in a trace; with what models have answered, if that is asked for.
 
     Raises:
         TraceError: there is no trace, or it is damaged.
@@ -33,14 +33,15 @@ def recorded(folder: Path, codec: Codec, application: str | None) -> KnownApplic
         there = ", ".join(trace.topics()) or "nothing"
         raise EvaluationError(f"{folder} holds {there}; record the topic {OBSERVATIONS} to evaluate policies")
     topics = [topic for topic in TOPICS if topic in trace.topics()]
-    found = history(trace.merged(topics), codec, application, trace.manifest.until_us or 0)
+    until_us = trace.manifest.until_us or 0
+    found = history(trace.merged(topics), codec, application, until_us, with_outputs=with_outputs)
     if found.window_s is None and trace.manifest.source != KAFKA:  # rows of elsewhere say all that they ever will
         return replace(found, window_s=0.0)
     return found
 
 
-def live(settings: Settings, codec: Codec, application: str) -> KnownApplication:
-    """Return the history that Kafka holds of a running deployment, up to now.
+def live(settings: Settings, codec: Codec, application: str, *, with_outputs: bool = False) -> KnownApplication:
+    """Return the history that Kafka holds of a running deployment, up to now; with outputs, if they are asked for.
 
     Raises:
         UsageError: a topic does not exist.
@@ -50,4 +51,4 @@ def live(settings: Settings, codec: Codec, application: str) -> KnownApplication
     now_us = SystemClock().now_us()  # a deployment may be quiet: its newest record is no clock
     with answering(settings):
         found = (each for topic in TOPICS for each in records(settings, topic))
-        return history(found, codec, application, now_us)
+        return history(found, codec, application, now_us, with_outputs=with_outputs)

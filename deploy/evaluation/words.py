@@ -58,6 +58,8 @@ def story(evaluation: Evaluation) -> Iterator[str]:
     left = [f"{count:,} ({reason})" for reason, count in evaluation.left_out.items() if count]
     if left:
         yield f"not judged: {', '.join(left)}"
+    if evaluation.matched is not None:
+        yield f"the log has the outputs for {evaluation.matched:.1%} of what it would have asked"
     if evaluation.imputed:
         shares = [f"{source} in {count / evaluation.decisions:.1%}" for source, count in evaluation.imputed.items()]
         yield f"features imputed: {', '.join(shares)} of the decisions; --known-features leaves these out"

@@ -291,7 +291,7 @@ def record(common: Shared) -> RecordRole:
     """
     from deploy.config.recorded import about
     from streams.recorder.recorder import FETCHING, Recorder
-    from streams.recorder.role import Recording, RecordRole, Reporting
+    from streams.recorder.role import FolderRecording, RecordRole, Reporting
     from streams.recorder.span import RecordedSpan
     from streams.runtime.kafka.log_reader import KafkaLogs
     from streams.trace.writer import MIB, Limits, TraceWriter
@@ -301,11 +301,11 @@ def record(common: Shared) -> RecordRole:
         raise UsageError("role record needs a folder: set record.folder, or leave the role out of `roles`")
     limits = Limits(given.rotate_mib * MIB, None if given.keep_gib is None else int(given.keep_gib * 1024 * MIB))
 
-    def begin(folder: Path) -> Recording:
+    def begin(folder: Path) -> FolderRecording:
         writer = TraceWriter(folder, about(common.settings), common.codec, limits)
         logs = KafkaLogs(common.kafka, given.topics or topology.RECORDED, FETCHING)
         recorder = Recorder(logs, writer, RecordedSpan(follows=True), now_us, is_patient=True)
-        return Recording(recorder, writer.close)
+        return FolderRecording(recorder, writer.close)
 
     tells = common.tells_process("record")
     reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks, tells)

@@ -81,12 +81,22 @@ async def _grown(place: Place, topic: str) -> None:
 TOPIC_ROWS: Final = (
     *(
         Broken(f"{topic} made anew", VANISHED, partial(_made_anew, topic=topic), times=1)
-        for topic in (_ASKED, topics.MODEL_PREDICTIONS, topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK)
+        for topic in (
+            _ASKED,
+            topics.MODEL_PREDICTIONS,
+            topics.QUERIES,
+            topics.PREDICTIONS,
+            topics.FEEDBACK,
+            topics.OBSERVATIONS,
+        )
     ),
     Broken("queries emptied", VANISHED, partial(_emptied, topic=topics.QUERIES, role="selection"), times=1),
     Broken("a model's queries emptied", VANISHED, partial(_emptied, topic=_ASKED, role="worker"), times=1),
     Broken("feedback emptied", VANISHED, partial(_emptied, topic=topics.FEEDBACK, role="joiner"), times=1),
     Broken("a model's topic grown", VANISHED, partial(_grown, topic=_ASKED), times=1),
     Broken("queries grown", VANISHED, partial(_grown, topic=topics.QUERIES), times=1),
-    Broken("queries cut off", VANISHED, partial(_cut_off, topic=topics.QUERIES), times=1),
+    *(
+        Broken(f"{topic} cut off", VANISHED, partial(_cut_off, topic=topic), times=1)
+        for topic in (topics.QUERIES, topics.OBSERVATIONS)
+    ),
 )

@@ -41,6 +41,13 @@ class Contributions(NamedTuple):
         """(n,) what errors and intervals follow from."""
         return self.numerators if self.influences is None else self.influences
 
+    def counted(self, parts: Floats | None) -> Contributions:
+        """Return them with each row counting its part: numerators and denominators alike, so the estimate is a mean."""
+        if parts is None:
+            return self
+        influences = None if self.influences is None else self.influences * parts
+        return Contributions(self.numerators * parts, self.denominators * parts, self.weights * parts, influences)
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

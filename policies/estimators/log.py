@@ -60,6 +60,9 @@ class Log:
         target: (n, arms) probability that the policy in question would have asked it; each row sums to 1.
         losses: (n, arms) in [0, 1]; NaN where it is not known, as of arms that were not asked.
         expected: (n, arms) losses that a model expects, which must not have seen the row itself; None = no model.
+        parts: (n,) what each decision counts, in (0, 1]; None = all alike. Means are sums of part times loss over sums
+            of parts.
+        blind: the share of the target's decisions of which nothing is known, where rows do not show it; None = they do.
 
     Raises:
         EstimateError: the arrays do not fit each other, or hold what cannot be.
@@ -69,6 +72,8 @@ class Log:
     target: Floats
     losses: Floats
     expected: Floats | None = None
+    parts: Floats | None = None
+    blind: float | None = None
 
     def __post_init__(self) -> None:
         """Check shapes and ranges."""
@@ -79,6 +84,9 @@ class Log:
         _check(_within(self.logged) and _within(self.target), "propensities lie in [0, 1]")
         _check(bool(np.all(np.abs(self.target.sum(axis=1) - 1.0) <= _SUM_TOLERANCE)), "target rows sum to 1")
         known = self.known
+        if self.parts is not None:
+            _check(self.parts.shape == shape[:1] and _within(self.parts), "each decision counts a part of one")
+            _check(bool((self.parts > 0.0).all()), "each decision counts something")
         _check(_within(self.losses[known]), "losses lie in [0, 1]")
         _check(
             not bool((known & (self.logged <= 0.0)).any()),
@@ -128,6 +136,8 @@ class Log:
     @cached_property
     def unsupported(self) -> float:
         """The share of the target's decisions that the logged policy never makes: nothing is known of them."""
+        if self.blind is not None:
+            return self.blind
         return float(self.target[self.logged <= 0.0].sum()) / len(self.target)
 
 

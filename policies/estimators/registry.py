@@ -81,6 +81,7 @@ def estimate(
     for name in names:
         try:
             rows, note = ESTIMATORS[name](log)
+            rows = rows.counted(log.parts)
             if (samples := effective(rows.weights)) < least:
                 raise TooFewError(samples, least)
         except EstimateError as refusal:
@@ -102,7 +103,7 @@ def _intervals(log: Log, made: Mapping[str, Contributions], alpha: float, seed: 
     if not made:
         return {}
     is_doubtful = not _AS_WRONG_AS_THE_MODEL.isdisjoint(made)
-    rows = {**made, "dr": made["dr"] if "dr" in made else dr(log)} if is_doubtful else made
+    rows = {**made, "dr": made["dr"] if "dr" in made else dr(log).counted(log.parts)} if is_doubtful else made
     found = dict(zip(rows, resampled([*rows.values()], alpha, seed), strict=True))
     for name in _AS_WRONG_AS_THE_MODEL & made.keys():
         low, high = zip(found[name], found["dr"], strict=True)

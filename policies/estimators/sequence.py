@@ -194,6 +194,22 @@ class ConfidenceSequence:
         values = weights * rewards
         self._extend(values, values - weights + mean_weight, -most_negative, mean_weight + most_negative)
 
+    def pair(self, weights: Floats, rewards: Floats, others: Floats) -> None:
+        """Take differences in order, weight times reward less another reward: bounded however large weights are.
+
+        The upper bound is that of weight * (reward - 1) + 1 - other. Its mean is the same where weights average to 1.
+
+        Args:
+            weights: (n,) 0 at least.
+            rewards: (n,) in [0, 1].
+            others: (n,) in [0, 1].
+
+        Raises:
+            EstimateError: a reward is not in [0, 1], or a weight below 0.
+        """
+        values = weights * rewards - others
+        self._extend(values, values - weights + 1.0, -1.0, 1.0)
+
     def _extend(self, values: Floats, others: Floats, least: float, most: float) -> None:
         if not len(values):
             return

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from policies import registry
-from policies.cascade import ASKED
-from policies.contract import Situation, is_choosing, is_contextual, is_stepwise
-from policies.outside import comes_from_outside
+from policies.contract import Situation, is_answering, is_choosing, is_contextual, is_stepwise
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.items import Choosing
 from streams.evaluation.replayed_states import fold_along
+from streams.evaluation.several import Several
 from streams.operators.cold_start import lesson, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeGuard
 
-    from policies.contract import Policy, State, Steps
+    from policies.contract import Policy, State
     from policies.estimators.log import Floats
     from schemas.records import Observation, PolicyState
 
@@ -51,12 +51,12 @@ class JudgedPolicy(Protocol):
         ...
 
 
-def candidate(text: str) -> JudgedPolicy:
+def candidate(text: str) -> JudgedPolicy | Several:
     """Return the candidate that a text names: `always:MODEL`, `exp3`, `exp3:eta=0.1,gamma=0.1` or `exp3(eta=0.1)`.
 
     Raises:
         PolicyError: there is no such policy or parameter.
-        EvaluationError: it asks all models, so its answers are not in the log.
+        EvaluationError: it goes by what no log of observations holds.
     """
     if text.startswith(ALWAYS):
         return Always(text.removeprefix(ALWAYS))
@@ -65,41 +65,18 @@ def candidate(text: str) -> JudgedPolicy:
     policy = registry.parse(f"{name}({parameters})" if is_short else text)
     if is_choosing(policy):
         return Choosing(policy)
-    if is_stepwise(policy) and comes_from_outside(policy):
+    if (is_contextual(policy) and policy.uses != "features") or is_answering(policy):
+        goes_by = "what the models compute" if is_answering(policy) else "how long models take"
         raise EvaluationError(
-            f"{policy.name} asks again by what is answered, which observations do not hold: replay the queries with it"
-            f" instead (`skysail replay FOLDER --offline --set policy={policy.name}`)"
+            f"{policy.name} goes by {goes_by}, which observations do not hold: replay the queries with it instead"
+            f" (`skysail replay FOLDER --offline --set policy={policy.name}`)"
         )
-    if policy.full_information or (is_contextual(policy) and policy.uses != "features"):
-        raise EvaluationError(
-            f"{policy.name} asks all models and combines their answers, which observations do not hold: replay the"
-            f" queries with it instead (`skysail replay FOLDER --offline --set policy={policy.name}`)"
-        )
-    return Learning(policy)
+    return Several(policy) if is_stepwise(policy) or policy.full_information else Learning(policy)
 
 
-def _served(steps: Steps, seen: Observation) -> Sequence[float]:
-    """Return how likely each arm's answer would have been served, by the confidences that were logged.
-
-    Raises:
-        EvaluationError: they were not.
-    """
-    if not seen.steps and len(seen.decision.arms) > len(steps.first):
-        raise EvaluationError(
-            "a policy that asks again goes by the confidence of answers, which the log of another policy does not hold:"
-            " replay the queries with it instead (`skysail replay FOLDER --offline --set policy=cascade`)"
-        )
-    shares, reached = [0.0] * len(seen.decision.arms), 1.0
-    last = 0
-    for question, step in enumerate(seen.steps):
-        last = step.arms[0]
-        chance = steps.chance(question, step.confidence) if step.probability else 0.0
-        shares[step.arms[0] - 1] += reached * (1.0 - chance)
-        reached *= chance
-        if step.outcome != ASKED:
-            break
-    shares[last] += reached
-    return shares
+def asks_several(policy: JudgedPolicy | Several) -> TypeGuard[Several]:
+    """Tell whether a policy asks several models about a query, so that it is judged by what these have answered."""
+    return isinstance(policy, Several)
 
 
 class Always:
@@ -149,8 +126,6 @@ class Learning:
         state: State = policy.init(len(arms)) if held is None else held.values
         if held is not None and held.arms != arms:
             state = policy.extend(state, held.arms, arms)
-        if is_stepwise(policy):
-            return _served(policy.steps(state, len(arms)), seen)
         if hasattr(policy, "features_of") and not seen.decision.features:
             raise EvaluationError(
                 f"{policy.name} makes its features of the inputs, and the log of another policy has none: replay the"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,25 +13,25 @@ from policies.estimators.delays import Delays, delays
 from policies.estimators.estimate import LEAST_EFFECTIVE, Estimate
 from policies.estimators.log import Log, effective
 from policies.estimators.registry import estimate
-from policies.estimators.reward_model import expected
 from policies.estimators.sequence import ConfidenceSequence, missing
 from schemas.records import JoinStatus
+from streams.evaluation.arrays import as_log
+from streams.evaluation.candidate import asks_several
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import seconds_late
 from streams.evaluation.items import are_of_items, as_arms
-from streams.operators.weighing import in_one_unit
+from streams.operators.weighing import in_one_unit, scaled
 from streams.topology import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from policies.estimators.errors import EstimateError
     from policies.estimators.log import Floats
     from schemas.records import Observation
     from streams.evaluation.candidate import JudgedPolicy
     from streams.evaluation.history import KnownApplication
+    from streams.evaluation.several import Several
 
 _MINUTE_US = 60_000_000
 _POINTS = 60  # of the course over time
@@ -82,6 +82,7 @@ class Evaluation:
         recommendation: in one sentence.
         worth: what a loss of 1 costs in the unit; None = it is not known of all decisions.
         unit: of costs; empty = none was said.
+        matched: of a policy that asks several, the share of what it would do for which the log has the outputs.
     """
 
     application: str
@@ -105,11 +106,12 @@ class Evaluation:
     worth: float | None = None
     unit: str = ""
     imputed: Mapping[str, int] = field(default_factory=dict)
+    matched: float | None = None
 
 
 def evaluate(
     history: KnownApplication,
-    candidate: JudgedPolicy,
+    candidate: JudgedPolicy | Several,
     window_s: float,
     *,
     alpha: float = 0.05,
@@ -137,13 +139,12 @@ def evaluate(
     is_of_items = are_of_items(real) if candidate.is_of_items is None else candidate.is_of_items
     made = [as_arms(seen) for seen in real] if is_of_items else [*real]
     known = sorted([seen for seen in made if seen is not None and _is_known(seen)], key=lambda seen: seen.predicted_us)
-    judged, worth, parts = in_one_unit(known)
-    if not judged:
+    if not known:
         raise EvaluationError(_why_none(history, closed, window_s))
-    arms = _arms(judged)
-    target = candidate.propensities(judged, history.observations, arms)
-    log = _log(judged, target, arms)
-    served = _served(judged, log)
+    _, worth, weighing, units = in_one_unit(known)
+    judged, parts = [scaled(seen, unit) for seen, unit in zip(known, units, strict=True)], np.array(weighing)
+    log = as_log(candidate, known, history, parts, np.array(units), least)
+    served = _served(judged, log) * parts
     paid, charged = ConfidenceSequence(low=0.0), ConfidenceSequence(low=0.0)
     paid.extend(served)
     charged.weigh(log.weights, _averages(log))
@@ -165,10 +166,11 @@ def evaluate(
         from_us=judged[0].predicted_us,
         until_us=judged[-1].predicted_us,
         served=_interval(paid, alpha, part),
-        estimates=(found := _per_weight(estimate(log, alpha=alpha, seed=seed, least=least), part)),
+        estimates=(found := estimate(log, alpha=alpha, seed=seed, least=least)),
         candidate=_interval(charged, alpha, part),
         difference=course[-1].difference,
-        effective=(samples := effective(log.weights)),
+        effective=(samples := effective(log.weights * parts)),
+        matched=float(log.target[log.known].sum()) / len(judged) if asks_several(candidate) else None,
         unsupported=log.unsupported,
         course=course,
         delays=delay_of(history, window_s),
@@ -219,34 +221,6 @@ def _is_known(seen: Observation) -> bool:
     )
 
 
-def _arms(judged: Sequence[Observation]) -> tuple[str, ...]:
-    """Return all models that could have been asked, in order of appearance."""
-    return tuple(dict.fromkeys(arm for arms in dict.fromkeys(s.decision.arms for s in judged) for arm in arms))
-
-
-def _log(judged: Sequence[Observation], target: Floats, arms: Sequence[str]) -> Log:
-    """Return the decisions as arrays."""
-    columns = {arm: column for column, arm in enumerate(arms)}
-    logged, losses = np.zeros(target.shape), np.full(target.shape, np.nan)
-    places: dict[tuple[str, ...], list[int]] = {}
-    for row, (_, _, _, decision, known, *_) in enumerate(judged):
-        at = places.get(decision.arms) or places.setdefault(decision.arms, [columns[arm] for arm in decision.arms])
-        logged[row, at] = decision.propensities
-        for arm in decision.chosen:
-            losses[row, at[arm]] = known[arm]
-    numbers = {context: number for number, context in enumerate(dict.fromkeys(seen.context for seen in judged))}
-    contexts = np.array([numbers[seen.context] for seen in judged]) if len(numbers) > 1 else None
-    return Log(logged, target, losses, expected(losses, contexts, _features(judged)))
-
-
-def _features(judged: Sequence[Observation]) -> NDArray[np.float64] | None:
-    """Return the queries' features, shorter ones with 0 behind them; None where there are none."""
-    most = max(len(seen.decision.features) for seen in judged)
-    if not most:
-        return None
-    return np.array([(*seen.decision.features, *(0.0,) * (most - len(seen.decision.features))) for seen in judged])
-
-
 def _served(judged: Sequence[Observation], log: Log) -> Floats:
     """Return what each decision has cost: the served answer's loss, else that of what was asked."""
     own = log.seen.by_row(log.seen.losses) / np.maximum(log.known.sum(axis=1), 1)
@@ -254,9 +228,9 @@ def _served(judged: Sequence[Observation], log: Log) -> Floats:
 
 
 def _averages(log: Log) -> Floats:
-    """Return each row's loss, the mean by weight where several are known."""
+    """Return each row's loss times its part, the mean by weight where several are known."""
     found: Floats = np.divide(log.costs, log.weights, out=np.zeros_like(log.costs), where=log.weights > 0.0)
-    return np.clip(found, 0.0, 1.0)
+    return np.clip(found, 0.0, 1.0) * (1.0 if log.parts is None else log.parts)
 
 
 def _course(
@@ -265,20 +239,22 @@ def _course(
     """Return how the paired difference stood at equal steps, and all of it.
 
     Where one model was asked, what was served and what the candidate is charged with are the same loss under two
-    weights. Where all were asked, the difference is known row by row, and lies in [-1, 1]. `counted` is
-    what the decisions up to each one count together; means are over that.
+    weights. Where several were asked, what was served is a loss of its own. `counted` is what the decisions up to each
+    one count together; means are over that.
     """
     singly = bool((log.known.sum(axis=1) == 1).all())
     sequence = ConfidenceSequence()
-    charged = np.cumsum(log.costs)
-    paid = np.cumsum(log.seen.losses if singly else served)
+    averages = _averages(log)
+    own = log.seen.losses * (1.0 if log.parts is None else log.parts) if singly else averages
+    charged = np.cumsum(log.weights * averages)
+    paid = np.cumsum(own if singly else served)
     course, ends = [], np.unique(np.linspace(0, len(served), _POINTS + 1).astype(int))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         part = slice(start, end)
         if singly:
-            sequence.weigh(log.weights[part] - 1.0, log.seen.losses[part], mean_weight=0.0, most_negative=1.0)
+            sequence.weigh(log.weights[part] - 1.0, own[part], mean_weight=0.0, most_negative=1.0)
         else:
-            sequence.extend(np.clip(log.costs[part] - served[part], -1.0, 1.0))
+            sequence.pair(log.weights[part], averages[part], served[part])
         count = float(counted[end - 1])
         means = float(paid[end - 1]) / count, float(charged[end - 1]) / count
         interval = _interval(sequence, alpha, count / end)
@@ -290,16 +266,6 @@ def _interval(sequence: ConfidenceSequence, alpha: float, part: float) -> Interv
     """Return a mean and its bounds over what the decisions count, not over how many they are."""
     low, high = sequence.bounds(alpha)
     return Interval(sequence.mean / part, max(-1.0, low / part), min(1.0, high / part))
-
-
-def _per_weight(found: Mapping[str, Estimate | EstimateError], part: float) -> Mapping[str, Estimate | EstimateError]:
-    """Return estimates over what the decisions count, not over how many they are."""
-    return {name: _divided(each, part) if isinstance(each, Estimate) else each for name, each in found.items()}
-
-
-def _divided(found: Estimate, part: float) -> Estimate:
-    value, error, low, high = [each / part for each in (found.value, found.error, found.low, found.high)]
-    return replace(found, value=value, error=error, low=low, high=high)
 
 
 def _unknown(

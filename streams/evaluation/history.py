@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from policies.combine import VOTE
 from policies.loss_rules import unit_of
 from schemas.errors import DecodeError
 from schemas.records import Application, JoinStatus, Measurements, Observation, Observations, Prediction
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from schemas.codec import Codec
-    from schemas.records import Measurement, Metric
+    from schemas.records import Measurement, Metric, ModelOutput
     from streams.operators.contract import Record
 
 OBSERVATIONS: Final = "observations"
@@ -35,6 +36,9 @@ class KnownApplication:
         unit: of costs, as the application's loss says; empty = none was said, or it was not read.
         metrics: beside the loss, as the application says.
         measurements: what these came to, as they follow in the log; copies are among them.
+        outputs: by query id, what its models have answered; None = outputs were not read, or there are none.
+        loss: of the application.
+        combine: how it makes one answer of several.
     """
 
     application: str
@@ -45,6 +49,9 @@ class KnownApplication:
     unit: str = ""
     metrics: tuple[Metric, ...] = ()
     measurements: tuple[Measurement, ...] = ()
+    outputs: Mapping[str, tuple[ModelOutput, ...]] | None = None
+    loss: str = "zero_one"
+    combine: str = VOTE
 
     def closed(self, window_s: float) -> tuple[Observation, ...]:
         """Return the observations of queries whose window has ended: quick feedback alone would tell of some only."""
@@ -52,7 +59,9 @@ class KnownApplication:
         return tuple([seen for seen in self.observations if seen.predicted_us <= end_us])
 
 
-def history(records: Iterable[Record], codec: Codec, application: str | None, until_us: int = 0) -> KnownApplication:
+def history(
+    records: Iterable[Record], codec: Codec, application: str | None, until_us: int = 0, *, with_outputs: bool = False
+) -> KnownApplication:
     """Gather what the records of `TOPICS` say about an application; other topics and bytes are passed over.
 
     Args:
@@ -60,11 +69,12 @@ def history(records: Iterable[Record], codec: Codec, application: str | None, un
         codec: of the records.
         application: its name; None = the only one that there is.
         until_us: a moment until which everything is known, even if no record is as late.
+        with_outputs: keep what models have answered, about 1 KB a query.
 
     Raises:
         EvaluationError: there are no observations of it, or several applications to choose from.
     """
-    gathered = _Gathered(until_us)
+    gathered = _Gathered(until_us, with_outputs=with_outputs)
     for record in records:
         if record.value is not None:
             gathered.take(record, codec)
@@ -74,12 +84,11 @@ def history(records: Iterable[Record], codec: Codec, application: str | None, un
 class _Gathered:
     """What has been read so far, of all applications."""
 
-    def __init__(self, until_us: int) -> None:
+    def __init__(self, until_us: int, *, with_outputs: bool) -> None:
         self._observations: dict[str, dict[str, Observation]] = {}
         self._predicted_us: dict[str, dict[str, int]] = {}
-        self._windows_s: dict[str, float] = {}
-        self._losses: dict[str, str] = {}
-        self._metrics: dict[str, tuple[Metric, ...]] = {}
+        self._outputs: dict[str, dict[str, tuple[ModelOutput, ...]]] | None = {} if with_outputs else None
+        self._wanted: dict[str, Application] = {}
         self._measurements: dict[str, list[Measurement]] = {}
         self._until_us = until_us
         self._topics: Counter[str] = Counter()
@@ -102,11 +111,11 @@ class _Gathered:
                 made = codec.decode(Prediction, record.value)
                 if made.decision is not None and made.decision.chosen:
                     self._predicted_us.setdefault(made.application, {})[made.query_id] = made.answered_us
+                    if self._outputs is not None:
+                        self._outputs.setdefault(made.application, {}).setdefault(made.query_id, made.outputs)
             elif record.topic == "applications":
                 wanted = codec.decode(Application, record.value)
-                self._windows_s[wanted.name] = wanted.window_s
-                self._losses[wanted.name] = wanted.loss
-                self._metrics[wanted.name] = wanted.metrics
+                self._wanted[wanted.name] = wanted
         except DecodeError:
             return  # a dead letter of the role that reads the topic: no decision of ours
 
@@ -125,11 +134,20 @@ class _Gathered:
         if self._topics["predictions"]:
             made = self._predicted_us.get(application, {})
             waiting = {query_id: at for query_id, at in made.items() if query_id not in observed}
-        window_s = self._windows_s.get(application)
-        unit = unit_of(self._losses.get(application, ""))
-        beside = self._metrics.get(application, ()), tuple(self._measurements.get(application, ()))
-        known = tuple(observed.values())
-        return KnownApplication(application, known, waiting, self._until_us, window_s, unit, *beside)
+        known, outputs = self._wanted.get(application), (self._outputs or {}).get(application)
+        found = KnownApplication(
+            application,
+            tuple(observed.values()),
+            waiting,
+            self._until_us,
+            None,
+            measurements=tuple(self._measurements.get(application, ())),
+            outputs=outputs,
+        )
+        if known is None:
+            return found
+        found = replace(found, loss=known.loss, combine=known.combine, metrics=known.metrics)
+        return replace(found, window_s=known.window_s, unit=unit_of(known.loss))
 
 
 def seconds_late(observations: Iterable[Observation]) -> list[float]:

@@ -13,6 +13,7 @@ import numpy as np
 from policies.estimators.sequence import ConfidenceSequence
 from policies.metrics import width
 from schemas.records import JoinStatus, Observation
+from streams.evaluation.several import Several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,9 +65,11 @@ class MetricJudgement(NamedTuple):
 
 
 def metrics_of(
-    history: KnownApplication, candidate: JudgedPolicy, window_s: float, alpha: float = 0.05
+    history: KnownApplication, candidate: JudgedPolicy | Several, window_s: float, alpha: float = 0.05
 ) -> tuple[MetricJudgement, ...]:
     """Return how a candidate compares by each metric, of the decisions whose windows have ended.
+
+    One that asks several models is not compared: decisions that asked one alone are not all of its kind.
 
     Args:
         history: of the application.
@@ -79,7 +82,7 @@ def metrics_of(
     """
     end_us = history.until_us - int(window_s * 1e6)
     known = [seen for seen in history.measurements if len(seen.decision.chosen) == 1 and seen.predicted_us <= end_us]
-    if not history.metrics or not known:
+    if not history.metrics or not known or isinstance(candidate, Several):
         return ()
     decisions = sorted({seen.query_id: _decision(seen) for seen in reversed(known)}.values(), key=_time)
     arms = tuple(dict.fromkeys(arm for seen in decisions for arm in seen.decision.arms))

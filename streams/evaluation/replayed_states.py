@@ -16,19 +16,23 @@ from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import taught
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.records import Observation, PolicyState
 
 
 def fold_along(
-    decisions: Sequence[Observation], lessons: Sequence[Observation]
+    decisions: Sequence[Observation],
+    lessons: Sequence[Observation],
+    told: Callable[[Observation], Observation | None] = lambda seen: seen,
 ) -> Iterator[tuple[int, Mapping[str, PolicyState | None]]]:
     """Yield the place of each decision, in order of time, and the states that were known before it.
 
     Args:
         decisions: that are judged.
-        lessons: all that was observed, as lessons of the policy in question, in the order of the log.
+        lessons: all that was observed, in the order of the log.
+        told: makes an observation a lesson of the policy in question, when all decisions before it have been yielded;
+            None = it teaches nothing.
     """
     states: dict[str, PolicyState | None] = {}
     counts = LessonCounts()
@@ -37,7 +41,8 @@ def fold_along(
     for row in sorted(range(len(decisions)), key=lambda at: decisions[at].predicted_us):
         while latest is not None and latest.observed_us < decisions[row].predicted_us:
             with suppress(PolicyError):  # the learner passes over what it cannot fold, too
-                reach = counts.reach(latest, latest.observed_us)
-                states.update(taught(states, latest, latest.observed_us, 0, reach))
+                if (its := told(latest)) is not None:
+                    reach = counts.reach(its, its.observed_us)
+                    states.update(taught(states, its, its.observed_us, 0, reach))
             latest = next(coming, None)
         yield row, states

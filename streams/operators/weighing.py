@@ -23,11 +23,13 @@ class InOneUnit(NamedTuple):
         observations: with losses times their part.
         worth: what a loss of 1 costs; None = that is not known of all.
         parts: what each counts, in (0, 1]: its weight over the largest one.
+        units: what each one's losses were multiplied with beside its part, in [0, 1].
     """
 
     observations: list[Observation]
     worth: float | None
     parts: tuple[float, ...]
+    units: tuple[float, ...]
 
 
 def weighed(seen: Observation) -> Observation:
@@ -57,8 +59,9 @@ def in_one_unit(observations: Sequence[Observation]) -> InOneUnit:
     is_known = largest is not None and largest > 0.0 and None not in worths
     weights = [1.0 if seen.weight is None else seen.weight for seen in observations]
     heaviest = max(weights, default=1.0)
-    parts, found = tuple([weight / heaviest for weight in weights]), []
-    for seen, part in zip(observations, parts, strict=True):
-        unit = seen.worth / largest if is_known and largest is not None and seen.worth is not None else 1.0
-        found.append(scaled(seen, part * unit))
-    return InOneUnit(found, largest if is_known else None, parts)
+    parts = tuple([weight / heaviest for weight in weights])
+    units = (1.0,) * len(weights)
+    if is_known and largest is not None:
+        units = tuple([worth / largest for worth in worths if worth is not None])
+    found = [scaled(seen, part * unit) for seen, part, unit in zip(observations, parts, units, strict=True)]
+    return InOneUnit(found, largest if is_known else None, parts, units)

@@ -33,7 +33,15 @@ STOP_S: Final = 3.0
 
 
 class OtherLogError(MisconfiguredError):
-    """A topic has another log than the one that a trace holds: it was made anew, or lost what was recorded of it."""
+    """A topic has another log than the one that a trace holds: it was made anew, or lost what was recorded of it.
+
+    Attributes:
+        what: it is, without the advice.
+    """
+
+    def __init__(self, topic: str, partition: int, what: str) -> None:
+        self.what = f"{topic}-{partition} {what}: it is another log than the one that was recorded"
+        super().__init__(f"{self.what}; name a new folder")
 
 
 class Recorder:
@@ -149,7 +157,7 @@ class Recorder:
         for (topic, partition), at in self._starts.items():
             end = bounds[topic, partition].end
             if at > end:
-                raise OtherLogError(_other_log(topic, partition, f"ends at offset {end}, before {at}"))
+                raise OtherLogError(topic, partition, f"ends at offset {end}, before {at}")
         self._known = set(self._starts)
         self._written_us = self._now_us()
         if not self._span.is_open(self._now_us()):
@@ -180,7 +188,7 @@ class Recorder:
                 self._writer.expect(place[0], {place[1]: 0})
                 self._known.add(place)
             elif first < self._writer.next_of(place):
-                raise OtherLogError(_other_log(*place, "has begun anew"))
+                raise OtherLogError(*place, "has begun anew")
         self._writer.add(records)
         self._counts.update(one.topic for one in records)
 
@@ -198,7 +206,3 @@ class Recorder:
             else:
                 self._written_us = self._now_us()
                 return
-
-
-def _other_log(topic: str, partition: int, what: str) -> str:
-    return f"{topic}-{partition} {what}: it is another log than the one that was recorded; name a new folder"

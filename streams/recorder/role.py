@@ -51,7 +51,7 @@ class Reporting:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class FolderRecording:
     """What is recorded into one folder.
 
     Attributes:
@@ -72,7 +72,7 @@ class RecordRole:
         reporting: where reports go.
     """
 
-    def __init__(self, folder: Path, begin: Callable[[Path], Recording], reporting: Reporting) -> None:
+    def __init__(self, folder: Path, begin: Callable[[Path], FolderRecording], reporting: Reporting) -> None:
         self._folder = folder
         self._begin = begin
         self._recording = begin(last_of(folder))
@@ -101,7 +101,7 @@ class RecordRole:
             await self._recording.recorder.run(stop)
         except OtherLogError as fault:
             self._anew += 1
-            _log.error("%s; it begins anew in %s, with all that Kafka has", fault, after(self._folder))
+            _log.error("%s; all that Kafka has is recorded into %s", fault.what, after(self._folder))
             return False
         finally:
             self._recording.close()

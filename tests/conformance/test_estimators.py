@@ -213,3 +213,70 @@ def test_arrays_that_are_no_log_are_refused(field: str, value: np.ndarray) -> No
     right = Log(np.array([[0.5, 0.5]]), np.array([[0.5, 0.5]]), np.array([[1.0, np.nan]]))
     with pytest.raises(EstimateError):
         replace(right, **{field: value})
+
+
+def weighed(parts: np.ndarray) -> tuple[Log, np.ndarray, np.ndarray]:
+    """Return a log in which each of six cases comes as often as it is likely, with losses and what each case counts.
+
+    Two contexts and three arms, asked in tenths; each third of the log is all of it.
+    """
+    losses = np.array([[0.2, 0.5, 0.9], [0.7, 0.4, 0.1]])
+    tenths = np.array([[6, 3, 1], [2, 2, 6]])
+    rows = [(context, arm) for context in range(2) for arm in range(3) for _ in range(300 * tenths[context, arm])]
+    contexts, arms = (np.array(each) for each in zip(*rows, strict=True))
+    known = np.full((len(rows), 3), np.nan)
+    known[np.arange(len(rows)), arms] = losses[contexts, arms]
+    target, counted = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]]), parts[contexts, arms]
+    model = expected(known, contexts, parts=counted)
+    return Log(tenths[contexts] / 10, target[contexts], known, model, counted), losses, target
+
+
+@pytest.mark.parametrize("name", ["ipw", "snipw", "clipped", "dr"])
+def test_with_weights_it_is_the_sum_of_weight_times_loss_over_that_of_weights(name: str) -> None:
+    """By enumeration, where weights depend on what was asked about alone: 1 in one context, a quarter in the other."""
+    parts = np.array([[1.0, 1.0, 1.0], [0.25, 0.25, 0.25]])
+    log, losses, target = weighed(parts)
+    assert one(log, name, least=0.0).value == pytest.approx(float((parts * target * losses).sum() / 1.25), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["replay", "dr_os", "switch", "dm"])
+def test_with_weights_it_is_near_that_where_it_draws_or_trusts_a_model(name: str) -> None:
+    """Within four of its own standard errors, or a fiftieth: a model draws contexts towards the mean of all."""
+    parts = np.array([[1.0, 1.0, 1.0], [0.25, 0.25, 0.25]])
+    log, losses, target = weighed(parts)
+    found = one(log, name, least=0.0)
+    assert abs(found.value - float((parts * target * losses).sum() / 1.25)) < max(0.02, 4 * found.error)
+
+
+def test_weights_that_depend_on_the_arm_are_the_targets_own_where_it_normalises_itself() -> None:
+    """By enumeration: what the target asks more often counts more often, in losses and in weights."""
+    parts = np.array([[1.0, 0.5, 0.1], [0.2, 1.0, 0.4]])
+    log, losses, target = weighed(parts)
+    true = float((parts * target * losses).sum() / (parts * target).sum())
+    assert one(log, "snipw", least=0.0).value == pytest.approx(true, abs=1e-9)
+
+
+def test_where_all_arms_were_asked_weights_count_in_what_they_have_cost() -> None:
+    """Nothing is estimated."""
+    log = ensemble(11)
+    parts = np.where(np.arange(ROWS) % 3 == 0, 1.0, 0.1)
+    costs = (log.target * log.losses).sum(axis=1)
+    found = one(replace(log, parts=parts), "full_information", least=0.0)
+    assert found.value == pytest.approx(float(parts @ costs / parts.sum()), abs=1e-12)
+
+
+def test_the_error_of_a_weighted_mean_is_how_much_it_differs_between_logs() -> None:
+    """A tenth of the decisions counts ten times as much: the error is larger than that of all alike, to a quarter."""
+    parts = np.where(np.arange(ROWS) % 10 == 0, 1.0, 0.1)
+    found = [one(replace(bandit(seed), parts=parts), "snipw", least=0.0) for seed in range(60)]
+    spread = np.std([each.value for each in found], ddof=1)
+    assert np.mean([each.error for each in found]) == pytest.approx(spread, rel=0.25)
+    assert sum(each.low <= TRUE <= each.high for each in found) >= 52
+
+
+@pytest.mark.parametrize("parts", [np.zeros(1), np.ones(2), np.array([1.5])])
+def test_a_decision_counts_a_part_of_one(parts: np.ndarray) -> None:
+    """Neither nothing nor more, and each has its own."""
+    right = Log(np.array([[0.5, 0.5]]), np.array([[0.5, 0.5]]), np.array([[1.0, np.nan]]))
+    with pytest.raises(EstimateError):
+        replace(right, parts=parts)

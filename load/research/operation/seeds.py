@@ -9,11 +9,13 @@ import asyncio
 import multiprocessing
 import os
 import subprocess
+import threading
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +90,7 @@ def judged(seed: int, processes: str = "each") -> Outcome:
 async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
     """Simulate in several processes; say how far it is, and at once what is wrong."""
     running, outcomes, told_s = asyncio.get_running_loop(), [], time.monotonic()
-    with ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn"), tied) as pool:
         jobs = [running.run_in_executor(pool, judged, seed, processes) for seed in seeds(first, hours)]
         for future in asyncio.as_completed(jobs):
             outcomes.append(outcome := await future)
@@ -103,6 +105,18 @@ async def _simulated(first: int, hours: float, processes: str) -> list[Outcome]:
     return sorted(outcomes, key=lambda outcome: outcome.seed)
 
 
+def tied() -> None:
+    """Let this process of a pool end with the one that started it, however that ends."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "it is called in a process of a pool"
+    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
 def gather(hours: float, file: Path = FILE) -> list[Outcome]:
     """Go on behind the seeds that a file names, until so many hours more were simulated; add each piece to the file.
 
@@ -111,7 +125,7 @@ def gather(hours: float, file: Path = FILE) -> list[Outcome]:
     outcomes: list[Outcome] = []
     commit = _commit()
     workers = len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), max_tasks_per_child=20) as pool:
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), tied, max_tasks_per_child=20) as pool:
         while sum(outcome.simulated_s for outcome in outcomes) < 3_600 * hours:
             kind, first = due(read(file))
             ran = [*pool.map(partial(judged, processes=kind), range(first, first + 2 * workers))]

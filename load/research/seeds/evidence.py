@@ -71,7 +71,7 @@ class Truth:
         ids = {name for name in self._ledger.answers if not name[1:].isdecimal()}  # what was asked for was not ours
         for _, log in sorted(self._ledger.log.items()):
             for written_us, seen in log:
-                answer = self._ledger.answers.get(seen.query_id)
+                answer = self._ledger.decided.get(seen.query_id)
                 if seen.query_id not in ids and seen.application in self._labelling and answer is not None:
                     ids.add(seen.query_id)
                     yield Told(written_us, seen, answer.prediction)

@@ -44,6 +44,8 @@ class Ledger:
     Attributes:
         asked: where each query stands first.
         answers: the first answer to each query.
+        decided: the first with a decision, which is what may be learnt from: a process that stood still may give it
+            after another has said that the query had expired.
         told: feedback by query.
         observed: observations by query, in order.
         log: observations by partition, with their timestamps.
@@ -56,6 +58,7 @@ class Ledger:
     def __init__(self, plan: Plan, broker: FakeBroker, store: SharedStore, codec: Codec, tolerance_us: int) -> None:
         self.asked: dict[str, Position] = {}
         self.answers: dict[str, Answer] = {}
+        self.decided: dict[str, Answer] = {}
         self.told: dict[str, list[Told]] = {}
         self.observed: dict[str, list[Observation]] = {}
         self.log: dict[int, list[tuple[int, Observation]]] = {}
@@ -119,10 +122,13 @@ class Ledger:
                 self.asked.setdefault(self._codec.decode(Query, record.value).query_id, record.position)
             case topics.PREDICTIONS:
                 prediction = self._codec.decode(Prediction, record.value)
-                self.answers.setdefault(prediction.query_id, Answer(prediction, record.timestamp_us, record.position))
+                answer = Answer(prediction, record.timestamp_us, record.position)
+                self.answers.setdefault(prediction.query_id, answer)
                 self._note_reply(prediction)
                 if prediction.decision is None:
                     self._undecided.add(prediction.query_id)
+                else:
+                    self.decided.setdefault(prediction.query_id, answer)
             case topics.FEEDBACK:
                 feedback = self._codec.decode(Feedback, record.value)
                 self.told.setdefault(feedback.query_id, []).append(Told(feedback, record))

@@ -132,3 +132,14 @@ def test_a_trace_without_observations_says_what_to_record(tmp_path: Path) -> Non
         writer.write()
     with pytest.raises(EvaluationError, match="holds queries; record the topic observations"):
         run(tmp_path / "empty")
+
+
+def test_it_says_which_policies_a_log_can_judge(trace: Path) -> None:
+    """A line a kind of policy, with how and why; JSON holds the same."""
+    printed = run(trace, "--which")
+    assert re.search(
+        r"^always:MODEL and bandits.* by weights +overlap: every model could be asked", printed, re.MULTILINE
+    )
+    assert re.search(r"^ensembles.* no +what the models have answered is not in the log", printed, re.MULTILINE)
+    found = json.loads(run(trace, "--which", "--json"))
+    assert [line["how"] for line in found][:3] == ["by weights", "no", "no"]

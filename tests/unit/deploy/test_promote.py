@@ -14,11 +14,13 @@ from deploy.cli.promote import anew, leave_to_control, refusal, steps_table
 from deploy.config.settings import Settings
 from deploy.state import candidates, catalog, evidence
 from deploy.state.candidates import policy_of, with_policy
+from deploy.state.priced import priced
 from policies.errors import PolicyError
 from schemas.codec import Codec
-from schemas.records import Application, Model, Observations, Stage
+from schemas.records import Application, MetricEvidence, Model, Observations, Stage
 from streams.operators.contract import Record
 from streams.promotion.evidence import Evidence
+from streams.promotion.guardrails import Guardrails
 from streams.promotion.hindrance import hindrance
 from streams.promotion.lifecycle import POLICY, step
 from streams.promotion.verdict import Action, Verdict
@@ -46,6 +48,29 @@ def test_a_refusal_says_what_is_missing() -> None:
 def test_a_refusal_tells_its_kind(known: Evidence, said: str) -> None:
     """Nothing known, known to be worse, or nothing speaks for it."""
     assert said in refusal(plan(), known)
+
+
+def test_a_difference_is_told_in_the_unit_of_costs() -> None:
+    """Of one application, or several with one unit; by right or wrong, or with weights, there is none."""
+    fraud = Application("cards", ("a",), loss='{"cost":{"fraud":{"ok":40},"ok":{"fraud":1}},"unit":"EUR"}')
+    assert priced([fraud], UNDECIDED) == " (it costs 0.4 [-0.8, 1.6] EUR less a query)"
+    assert priced([fraud, replace(fraud, name="loans")], UNDECIDED) == priced([fraud], UNDECIDED)
+    for others in ([Application("digits", ("a",))], [fraud, Application("digits", ("a",))], []):
+        assert priced(others, UNDECIDED) == ""
+    assert priced([replace(fraud, max_weight=5.0)], UNDECIDED) == ""
+
+
+def test_a_refusal_names_the_guardrail_and_each_metric() -> None:
+    """Better by its loss, and not let through: which metric, by how much, in its unit, and what it may be."""
+    better = Evidence(900, 900.0, 0.05, 0.01, 0.09)
+    slow = MetricEvidence("digits", "latency", 450, -4.0, -9.0, 1.0, "ms", 5.0)
+    sold = MetricEvidence("digits", "sold", 450, 0.25, -0.5, 1.0, "EUR")
+    assert refusal(plan(), better, beside=Guardrails((slow, sold))) == (
+        "forest 2 is better than 1 by its loss: difference 0.050 [0.010, 0.090]; but latency is not shown to hold its"
+        " guardrail yet: 4 ms worse [-9, +1], 450 comparisons; at most 5 ms worse; digits latency: 4 ms worse [-9, +1],"
+        " 450 comparisons; at most 5 ms worse; digits sold: 0.25 EUR better [-0.5, +1], 450 comparisons. To let it take"
+        " over all the same: --yes-without-evidence"
+    )
 
 
 def test_a_refusal_counts_the_queries_that_tell_nothing() -> None:

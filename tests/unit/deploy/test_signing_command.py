@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization
 
 from deploy.cli import skysail
 from tests.signed_packages import key_in, packaged
@@ -72,6 +73,18 @@ def test_the_private_key_is_for_its_owner_alone_and_is_never_shown(place: Path) 
     assert lines
     assert not any(line in said for line in lines)
     assert repr(keys.read_private(place / "release.key")).startswith("PrivateKey(")
+
+
+def test_a_key_with_a_password_is_refused_with_what_to_do(place: Path) -> None:
+    """Nobody is asked for one: a command may run where nobody sits."""
+    told("keygen", "release")
+    key = keys.read_private(place / "release.key").key
+    hidden = serialization.BestAvailableEncryption(b"secret")
+    (place / "release.key").write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hidden)
+    )
+    with pytest.raises(SignatureError, match=r"release.key asks for a password: decrypt it with `openssl pkey`"):
+        keys.read_private(place / "release.key")
 
 
 def test_a_key_is_never_overwritten(place: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from load.research.seeds.gathered import FILE, WAYS, Piece, due, joined, piece, read, total, write
@@ -88,3 +91,23 @@ def test_a_calm_deployment_has_few_queries_and_as_many_faults(seed: int) -> None
     gaps_s = [after.at_s - before.at_s - before.for_s for before, after in pairwise(its.bursts)]
     assert min(gaps_s) >= 60
     assert len(its.faults) / its.length_s > 1 / 300
+
+
+POOL = """
+import multiprocessing, os, time
+from concurrent.futures import ProcessPoolExecutor
+from load.research.operation.seeds import tied
+with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), tied) as pool:
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 600).result()
+"""
+
+
+def test_nobody_of_a_pool_is_left_behind_when_its_parent_is_killed() -> None:
+    """Whoever ends a night of seeds ends all of it."""
+    with subprocess.Popen([sys.executable, "-c", POOL], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    worker.wait(30)
+    assert not worker.is_running()

@@ -198,6 +198,43 @@ def test_a_budget_is_held(late: int, shift: int, within: float) -> None:
     assert abs(asked / 20_000 - 0.3) <= within * 0.3
 
 
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("weight", [1.0, 0.02])
+def test_a_budget_is_held_whatever_lessons_weigh(weight: float, arms: int) -> None:
+    """Of light lessons as of whole ones, within 4 %: the budget is of queries. The last of three models is asked least.
+
+    What is asked on is what is in most doubt: answers far below the threshold, for certain.
+    """
+    policy, random = Cascade(risk=0.0, budget=0.3), Random(4)
+    state, asked, sure, unsure = policy.init(arms), 0, [0, 0], [0, 0]
+    steps = policy.steps(state, arms)
+    for number in range(12_000):
+        if number % 20 == 0:
+            steps = policy.steps(state, arms)
+        taken: list[Step] = []
+        there, losses = (0,), [0.0] * arms
+        while len(there) < arms:
+            doubt = random.random()
+            ask = steps.after(there, {there[-1]: output(1, 0.5 * doubt, 1.0 - 0.5 * doubt)})
+            assert ask is not None
+            is_asked = random.random() < ask.probability
+            taken.append(step(ask.confidence, "asked" if is_asked else "kept", there[-1] + 1))
+            if number >= 6_000 and len(there) == arms - 1:
+                known = unsure if doubt > 0.9 else sure if doubt < 0.1 else [0, 0]
+                known[0] += 1
+                known[1] += is_asked
+            if not is_asked:
+                break
+            there += ask.arms
+        asked += len(there) == arms
+        known_losses = [loss if arm in there else None for arm, loss in enumerate(losses)]
+        lesson = Lesson(there, (1.0,) * arms, known_losses, steps=taken, weight=weight)
+        state = policy.observe(state, arms, lesson)
+    assert abs(asked / 12_000 - 0.3) <= 0.04 * 0.3
+    assert unsure[1] > 0.9 * unsure[0]
+    assert sure[1] < 0.3 * sure[0]
+
+
 @pytest.mark.parametrize("parameters", [{"risk": 1.0}, {"delta": 0.0}, {"budget": 1.5}, {"explore": 0.0}, {"first": 0}])
 def test_parameters_out_of_range_are_refused(parameters: dict[str, float]) -> None:
     """With what is usual."""

@@ -12,14 +12,14 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Decision, JoinStatus, Observation
+from schemas.records import Decision, JoinStatus, Measurement, Measurements, MetricValue, Observation, WatchedMetric
 from streams.control.carry.promoting import Promoting
 from streams.control.page.promotion_rows import promotion_rows
 from streams.gateway.protocol.values import dumped
 from streams.operators.contract import Record
 from streams.operators.ids import ID_BYTES
 from streams.runtime.errors import BrokerUnavailableError
-from tests.comparisons import SECOND_US, WINDOW_US, canary, plan
+from tests.comparisons import DECISION, SECOND_US, WINDOW_US, canary, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -154,6 +154,24 @@ async def test_a_better_candidate_is_carried_all_the_way() -> None:
     assert done == [("begin", 0.1), ("step", 0.25), ("step", 0.5), ("promote", 1.0)]
     assert [(step.action, step.share) for step in place.promoting.steps] == done
     assert all(step.lower <= step.difference <= step.upper for step in place.promoting.steps)
+
+
+async def test_the_page_shows_how_a_candidate_compares_by_each_metric() -> None:
+    """In its unit, with bounds and its guardrail; one that nobody measures is there, too, and holds it back."""
+    watched = WatchedMetric("digits", "latency", 200.0, "ms", 20.0), WatchedMetric("digits", "sold", 5.0)
+    place = Place(metrics=watched)
+    await place.run(5)
+    for number in range(400):
+        values = (MetricValue("latency", 0.0, 0.25 + 0.1 * (number % 2)),)
+        about = "digits", None, DECISION, values, (f"forest@{1 + number % 2}",)
+        measured = Measurement(f"m{number}", *about)
+        place.log.write(topics.OBSERVATIONS, b"digits", Measurements((measured,)), place.now_us)
+    await place.promoting.tick(place.now_us, {})
+    (row,) = promotion_rows(place.promoting)["candidates"]
+    latency, sold = row["metrics"]
+    assert (latency["difference"], latency["unit"], latency["guardrail"]) == (-20.0, "ms", 20.0)
+    assert latency["lower"] < -20.0 < latency["upper"]
+    assert (sold["pairs"], sold["lower"], sold["upper"]) == (0, -5.0, 5.0)
 
 
 async def test_a_worse_candidate_goes_back_and_is_forgotten() -> None:

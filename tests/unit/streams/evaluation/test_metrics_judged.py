@@ -7,7 +7,7 @@ import pytest
 
 from policies.metrics import loss_of
 from schemas.records import Decision, Measurement, Metric, MetricValue
-from streams.evaluation.candidate import Always
+from streams.evaluation.candidate import Always, candidate
 from streams.evaluation.history import KnownApplication
 from streams.evaluation.measured import metrics_of
 
@@ -68,3 +68,8 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         sold, _ = metrics_of(world(300, seed), Always("big"), 1.0, 0.1)
         held += sold.low <= 7.0 <= sold.high
     assert held >= 36
+
+
+def test_a_policy_that_asks_several_models_is_not_compared() -> None:
+    """Decisions that asked one alone would be those in which it needed no other."""
+    assert metrics_of(world(50), candidate("cascade"), 1.0) == ()

@@ -222,7 +222,7 @@ def test_who_judges_sees_losses_by_weight_and_in_one_unit() -> None:
         OBSERVED._replace(losses=(1.0, None), loss=1.0, worth=worth, weight=weight)
         for worth, weight in ((40.0, 0.5), (20.0, 0.5), (40.0, 0.25))
     ]
-    found, worth, parts = in_one_unit(seen)
+    found, worth, parts, _ = in_one_unit(seen)
     assert ([one.losses for one in found], worth) == ([(1.0, None), (0.5, None), (0.5, None)], 40.0)
     assert parts == (1.0, 1.0, 0.5)
     assert in_one_unit([seen[0], OBSERVED]).worth is None

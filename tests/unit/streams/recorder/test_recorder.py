@@ -11,7 +11,7 @@ import pytest
 from schemas.records import STOPPED, Report
 from streams.operators.contract import Emit, EmitBatch, Record
 from streams.recorder.recorder import OtherLogError, Recorder
-from streams.recorder.role import Recording, RecordRole, Reporting
+from streams.recorder.role import FolderRecording, RecordRole, Reporting
 from streams.recorder.span import Offset, RecordedSpan, Time
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
@@ -245,12 +245,15 @@ async def test_the_role_waits_for_kafka_and_reports(tmp_path: Path, monkeypatch:
 def role(folder: Path, logs: FakeLogs, reports: list[Report]) -> RecordRole:
     """Return the role on these logs."""
 
-    def begin(folder: Path) -> Recording:
+    def told(report: Report) -> None:
+        reports.append(report)
+
+    def begin(folder: Path) -> FolderRecording:
         writer = TraceWriter(folder, ABOUT)
         recorder = Recorder(logs, writer, RecordedSpan(follows=True), lambda: 0, is_patient=True)
-        return Recording(recorder, writer.close)
+        return FolderRecording(recorder, writer.close)
 
-    return RecordRole(folder, begin, Reporting("record@1", _Sink(), lambda _: b"", lambda: 0, (reports.append,)))
+    return RecordRole(folder, begin, Reporting("record@1", _Sink(), lambda _: b"", lambda: 0, (told,)))
 
 
 async def test_a_topic_that_is_made_anew_is_recorded_into_a_new_folder(
@@ -274,7 +277,7 @@ async def test_a_topic_that_is_made_anew_is_recorded_into_a_new_folder(
     assert (offsets(first), offsets(second)) == ([*range(3)], [*range(7)])
     assert (offsets(first, "feedback"), offsets(second, "feedback")) == ([0, 1], [0, 1])
     assert reports[-1].counters["traces_begun_anew_total"] == 1
-    assert f"begins anew in {second}" in caplog.text
+    assert f"is recorded into {second}" in caplog.text
     logs.logs["queries", 0] += log("queries", 2, first=7)
     await recorded()
     assert (offsets(first), offsets(second), offsets(third)) == ([*range(3)], [*range(9)], [*range(7)])
