@@ -70,14 +70,14 @@ class _Shop(Operator):
         return ModelPredictions(MODEL, version, "w", tuple(ids), *known, 1_000, count, count, 0)
 
 
-def visits(people: int, seed: int) -> tuple[list[float], list[AskedOnce]]:
-    """Return how often each errs with version 1, and what is asked in a week, in order."""
+def visits(people: int, seed: int, queries: float = 4.0) -> tuple[list[float], list[AskedOnce]]:
+    """Return how often each errs with version 1, and what is asked in a week, so much in a visit, in order."""
     random = np.random.default_rng(seed)
     rates, asked = (0.2 + 0.8 * random.beta(0.6, 0.9, people)).tolist(), list[AskedOnce]()
     for who in range(people):
         for _ in range(1 + random.poisson(0.5)):
             begin_s = random.uniform(0, _WEEK_S - 3_600)
-            times = begin_s + random.uniform(0, 1_800, 1 + random.geometric(0.25))
+            times = begin_s + random.uniform(0, 1_800, 1 + random.geometric(1.0 / queries))
             asked += [AskedOnce(float(at_s), who, float(random.random())) for at_s in times]
     return rates, sorted(asked)
 

@@ -43,7 +43,7 @@ class People:
         """Yield observations with their times, in order."""
         rates = self.random.beta(0.6, 0.9, self.count) * (1.0 - self.better) + self.better
         queries = 1 + self.random.geometric(0.05, self.count)
-        found = []
+        found: list[tuple[int, Observation]] = []
         for day in range(self.days):
             is_candidate = self.random.random(self.count) < 0.5
             for who in range(self.count):
