@@ -19,6 +19,7 @@ from policies.contract import OwnAnswer, Reading, chooses_among, is_choosing, ra
 from policies.draw import uniform
 from policies.errors import PolicyError
 from schemas import topics
+from schemas.inputs import are_rankable
 from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN, candidate_width
 from streams.operators.selection.dispatch import version_asked
@@ -358,6 +359,9 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
         return None
     if query.application is not None and query.application.crosses:
         rows = with_crosses(rows, query.features, query.application, ranks_by(arms.policy))
+        if not are_rankable(*rows.shape):  # crosses have made them wider
+            query.message = query.message or too_many(query)
+            return None
     try:
         found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
     except PolicyError as error:
@@ -388,11 +392,21 @@ def not_ranked(query: Pending, arms: Arms) -> str:
         return f"the policy {policy} ranks candidates of {width} features, and these have {rows.shape[-1]}"
     found = 0 if query.application is None else candidate_width(query.application)
     if found:
-        return f"{len(query.ids)} candidates of {found} features are too many to be ranked at once: name fewer"
+        return too_many(query)
     return (
         "the candidates are ids, and the application has no source of features whose key is candidate: give it one"
         f" under `sources`, or send rows of {width} features"
     )
+
+
+def too_many(query: Pending) -> str:
+    """Say that a query has more candidates than can be ranked at once."""
+    application, rows = query.application, query.candidates
+    found = candidate_width(application) if application is not None else 0
+    width = found or (rows.shape[-1] if isinstance(rows, Tensor) else 0)
+    count = rows.shape[0] if isinstance(rows, Tensor) else len(query.ids)
+    shorter = ", or by shorter ids" if query.ids else ""
+    return f"{count} candidates of {width} features are too many to be ranked at once: name fewer{shorter}"
 
 
 def _asked(query: Pending, models: Mapping[str, Model]) -> dict[int, ModelOutput]:
