@@ -283,7 +283,7 @@ def _read(
             return answered(query, now_us, Status.DEFAULT, "not_ranked", default, 0.0, tuple(asked.values()))
         found = _chosen(query, lookups, read, computed, items)
     else:
-        found = read(computed, query.features, uniform(query.query_id, "item")), (), None
+        found = read(computed, query.features, uniform(query.arm_id, "item")), (), None
     reading, best, named = found
     for arm, output in ok.items():
         if arm in reading.answers:
@@ -318,7 +318,7 @@ def _chosen(
     if not items:
         return Reading(None, 0.0, {}), (), None
     places = [place for place, item in enumerate(items) if item >= 0]
-    u = uniform(query.query_id, "item")
+    u = uniform(query.arm_id, "item")
     reading, best = read.among([items[place] for place in places], computed, query.features, lookups.top, u)
     if not best:
         return reading, (), None
@@ -363,7 +363,7 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
             query.message = query.message or too_many(query)
             return None
     try:
-        found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
+        found = arms.read.rank(rows, lookups.top, uniform(query.arm_id, "rank"))
     except PolicyError as error:
         query.message = query.message or str(error)
         return None
