@@ -185,9 +185,7 @@ def test_what_a_ranking_explores_goes_by_the_person_too(policy: str) -> None:
     """Of rows and of items: somebody meets the same first one as long as the draw stands, and people meet all."""
     parameters = {"features": 2.0, "gamma": 1.0} | ({"items": 3.0} if policy == "two_speed" else {})
     wanted = rated(policy=policy, parameters=parameters, per_context=False, span=1.0, loss="given", assign="context")
-    loop = Loop(
-        {"items": lambda _: Tensor.of(np.zeros(3)) if policy == "two_speed" else Tensor.of(np.zeros(2))}, wanted
-    )
+    loop = Loop({"items": lambda _: Tensor.of(np.zeros(3))}, wanted)
     rows: dict[str, object] = {} if policy == "two_speed" else {"candidates": Tensor.of(np.zeros((3, 2)))}
     met: dict[str, set[str]] = {who: set() for who in PEOPLE}
     for who in PEOPLE * 4:
