@@ -154,6 +154,7 @@ CAUSES: Final = {
     "invalid": "a record of ours with impossible values: the message names the field; mend the sender",
     "invalid_feedback": "its label or loss is of the wrong type: send the type that the model answers",
     "late": "it came after the application's window: raise `window_s`, or send feedback sooner",
+    "long_episode": "feedback on an episode of over 1,000 answers, none of which learns: name a new one for each visit",
     "not_keyed": "feedback by key for an application that names none: set its `feedback` with `key` and `within`",
     "other_application": "it came by a token or a mapping of another application: its id is one of that one, too",
     "over_limit": "there was no room to wait: raise `joiner.waiting_mib` or `joiner.early_mib`, or send less",
