@@ -22,7 +22,7 @@ from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
 from streams.operators.weighing import weighed
 from streams.promotion.persons import Units
-from streams.promotion.policy_difference import PolicyComparison, PolicyDifference
+from streams.promotion.policy_difference import PolicyDifference, UnitComparison
 from streams.promotion.serving_losses import served_loss
 from streams.topology import is_held_out
 
@@ -71,7 +71,7 @@ class ApprenticeEvidence:
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
         self._difference = PolicyDifference()
-        self._units: Units[list[PolicyComparison]] = Units(list)
+        self._units = Units(UnitComparison)
         self._metrics = {one.metric: PolicyDifference() for one in metrics}
         self._wanted: OrderedDict[str, tuple[float, ...]] = OrderedDict()  # by query, where there are metrics
 
@@ -140,7 +140,7 @@ class ApprenticeEvidence:
         decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen.decision)
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
-        unit: list[PolicyComparison] | None = None
+        unit: UnitComparison | None = None
         if seen.drawn:  # what one context costs under one draw is one value, see `persons`
             for closed in self._units.close(now_us):
                 self._difference.add_unit(closed)
