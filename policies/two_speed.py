@@ -14,7 +14,7 @@ from policies.arm_sets import EveryArm
 from policies.best_arm import best_of_normals
 from policies.contract import Reading
 from policies.draw import pick
-from policies.errors import require
+from policies.errors import require, require_storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_ITEMS = 4_096
-# Of a stored state, as in `linear`.
-_MAX_VALUES = 60_000
 # Log-odds beyond these are certain to 13 digits; they are cut, so that no model can bring an item's other terms to 0.
 _SURE = 30.0
 _LEAST = 1e-9  # of a standard deviation: what is certain still has one
@@ -103,11 +101,8 @@ class TwoSpeed(EveryArm):
         require(0.0 <= self.spread < inf, f"two_speed: spread is {self.spread}; it must not be negative, 1 is usual")
         require(1 <= self.items <= MAX_ITEMS, f"two_speed: items is {self.items}; there may be 1 to {MAX_ITEMS}")
         values = self.items * 2 * (self.features + 1)
-        require(
-            values <= _MAX_VALUES,
-            f"two_speed: {self.items} items of {self.features} features keep {values} numbers, of {_MAX_VALUES} that"
-            " fit; give it fewer features",
-        )
+        kept = f"two_speed: a state of {self.items} items of {self.features} features"
+        require_storable(values, kept, "give it fewer features")
 
     def init(self, arms: int) -> State:
         """Return weights of 0, believed as the ridge says."""
