@@ -163,7 +163,7 @@ CAUSES: Final = {
     "trailing": "bytes behind the record: the sender frames it wrongly",
     "truncated": "bytes are missing: the sender frames it wrongly, or uses another schema",
     "unknown_label": "its label is no class of the models, or of the matrix in `loss`: send one as they name it",
-    "unknown_metric": "it measures what is no metric of the application: name it in `metrics`, or send it as it is called",
+    "unknown_metric": "what it measures is no metric of the application: name it in `metrics`, or send its right name",
     "unknown_schema": "its fingerprint is of no schema of ours: update Skysail, or look at the sender",
     "unmapped": "a record of your topic that `from` or `feedback` cannot read: `skysail map check APPLICATION`",
     "unmatched": "no query with this id was answered: compare the ids, and send feedback after the query",
