@@ -139,6 +139,6 @@ def _estimates(slates: list[DrawnSlate], alpha: float, seed: int, least: float) 
         name: TooFewError(samples[name], least) for name in SLATE_ESTIMATORS if name not in enough
     }
     for (name, rows), ends in zip(enough.items(), bounds, strict=True):
-        used = samples[name], float(rows.weights.max()), 0.0, len(slates)
-        found[name] = Estimate(name, *ratio(rows), *ends, *used)
+        largest = float(rows.weights.max())
+        found[name] = Estimate(name, *ratio(rows), *ends, samples[name], largest, 0.0, len(slates))
     return {name: found[name] for name in SLATE_ESTIMATORS}
