@@ -716,7 +716,8 @@ class ApplicationSettings(Section):
     """How an answer's loss (0 to 1) follows from the label: `zero_one`, `absolute`, `squared`, `log`, or `given`, with
     which the feedback states the loss. Or what mistakes cost: `{cost: {fraud: {ok: 40}, ok: {fraud: 1}}, unit: EUR}`,
     `{quantile: 0.9, span: [0, 300]}`, `{asymmetric: {over: 1, under: 4}, span: 50}`, `{relative: true}`, or a function
-    of yours, `my_pkg.losses:cost` ([losses.md](losses.md))."""
+    of yours, `my_pkg.losses:cost`. Of answers of several parts: `{outputs: {each: {boxes: absolute}}}`, `fields`,
+    `cosine` ([losses.md](losses.md))."""
     span: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """For losses of numbers: the error that costs 1, in the unit of the answers. Larger errors cost 1, too. By default
     it is learnt: nine of ten recent errors lie below it. Of `relative` it is 1, the whole label, and of a function of

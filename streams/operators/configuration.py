@@ -189,8 +189,18 @@ def check_tensors(application: Application, policy: Policy, models: Mapping[str,
         " `single` or `exp3`, or package one tensor as `scores` or `value`",
     )
     require(not application.coverage, f"{answers}, and coverage is of one label or number: leave it out")
-    kind = rule(application.loss).kind
-    require(kind not in ("log", "cost"), f"{answers}, and the loss `{kind}` is of one model's classes: take another")
+    judged = rule(application.loss)
+    require(
+        judged.kind not in ("log", "cost"),
+        f"{answers}, and the loss `{judged.kind}` is of one model's classes: take `outputs`, with a loss of each",
+    )
+    for name in several:
+        lacking = {*judged.outputs} - {form.name for form in models[name].outputs}
+        require(
+            not lacking,
+            f"the loss `outputs` judges {', '.join(sorted(lacking))}, and {name} answers"
+            f" {', '.join(form.name for form in models[name].outputs)}",
+        )
 
 
 def check_ranking(application: Application, policy: Policy) -> None:

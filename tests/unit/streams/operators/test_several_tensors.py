@@ -11,6 +11,7 @@ import pytest
 from policies import registry
 from policies.errors import PolicyError
 from policies.items import items_of, part_of
+from policies.loss_rules import written
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
@@ -33,6 +34,7 @@ CODEC, NOW = Codec(), 1_700_000_000_000_000
 FORMS = (TensorForm("boxes", "float32", (1, 4)), TensorForm("embedding", "float32", (8,)))
 MODEL = Model("net", "1", "onnx", "p", "00", "tensors", "float32", (4,), outputs=FORMS)
 PLAIN = Model("plain", "1", "onnx", "p", "00", "label", "float32", (4,))
+JUDGED = {"outputs": {"each": {"boxes": "absolute", "size": "absolute"}}}
 ANSWER = NamedTensors.named({"boxes": np.ones((1, 4), np.float32), "embedding": np.zeros(8, np.float32)})
 ANOTHER = NamedTensors.named({"boxes": np.zeros((1, 4), np.float32), "embedding": np.zeros(8, np.float32)})
 
@@ -49,8 +51,9 @@ def test_a_policy_that_asks_one_model_may_ask_it(policy: str) -> None:
     [
         ({"policy": "exp4"}, "net answers several tensors, and exp4 makes one answer of several models'"),
         ({"policy": "class_vote"}, "take a policy that asks one model"),
-        ({"policy": "single", "coverage": 0.9}, "coverage is of labels"),
-        ({"policy": "single", "loss": "log"}, "the loss `log`"),
+        ({"policy": "single", "coverage": 0.9}, "coverage is of one label or number"),
+        ({"policy": "single", "loss": "log"}, "the loss `log` .* take `outputs`, with a loss of each"),
+        ({"policy": "single", "loss": written(JUDGED).text}, "judges size, and net answers boxes, embedding"),
     ],
 )
 def test_what_would_have_to_combine_them_is_refused(fields: dict[str, Any], said: str) -> None:
