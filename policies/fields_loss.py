@@ -52,6 +52,8 @@ class FieldShare:
         if not told:
             raise LossError(f"the label tells none of the fields that `loss` names: {', '.join(self.names)}")
         given = answered(leaves, answer)
+        if isinstance(label, NamedTensors):
+            _check_finite(told)
         if isinstance(answer, NamedTensors):
             _check_forms(given, told)
         differing = [path for path, true in told.items() if path not in given or not self._same(given[path], true)]
@@ -75,6 +77,12 @@ class FieldShare:
             return abs(given - true) <= max(self.tolerance, _SAME) * abs(true) < inf
         except OverflowError:  # numbers of 400 digits
             return False
+
+
+def _check_finite(told: Leaves) -> None:
+    for path, true in told.items():
+        if not np.isfinite(true).all():
+            raise LossError(f"the label's {'.'.join(path)!r:.40} is not finite")
 
 
 def _check_forms(given: Leaves, told: Leaves) -> None:
