@@ -102,6 +102,15 @@ def canonical(text: str) -> str:
         return text
 
 
+def alike(answers: Mapping[int, Value]) -> dict[int, Value]:
+    """Return answers by arm, each JSON text as the lowest arm wrote it that says the same."""
+    firsts: dict[str, str] = {}
+    return {
+        arm: firsts.setdefault(canonical(said), said) if isinstance(said, str) else said
+        for arm, said in sorted(answers.items())
+    }
+
+
 def _of_array(array: NDArray[np.generic]) -> Value:
     if array.size == 1:
         only: int | float = array.item()

@@ -731,7 +731,8 @@ class ApplicationSettings(Section):
     """The loss that is learnt when the window ends without feedback. By default nothing is learnt."""
     combine: Literal["weighted_vote", "mean", "median"] = "weighted_vote"
     """How the answers of several models become one, by the policy's weights. A vote treats whole numbers as labels, and
-    takes the mean of other numbers and of scores. `mean` and `median` treat all as numbers."""
+    takes the mean of other numbers and of scores. `mean` and `median` treat all as numbers, and of named tensors make
+    one answer output by output."""
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
     of the asked models that agree with the answer; of one model that gives scores, how likely its answer is right."""
