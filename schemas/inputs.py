@@ -248,9 +248,16 @@ def label_text(label: Mapping[str, object]) -> str:
         TypeError: it holds what JSON has not.
     """
     try:
-        return json.dumps(label, ensure_ascii=False, allow_nan=False)
+        return json.dumps(dict(label), ensure_ascii=False, allow_nan=False, default=_listed)
     except (ValueError, RecursionError) as error:
         raise TypeError(f"a label is a number, a text, a list of scores or what JSON holds ({error})") from error
+
+
+def _listed(value: object) -> object:
+    """Return a number or array of numpy's as JSON has it."""
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biuf":
+        return value.tolist()
+    raise TypeError(f"a label holds texts, numbers, lists and objects, not {type(value).__name__}")
 
 
 def named_tensors(row: Mapping[str, object], rows: tuple[int, ...] = ()) -> NamedTensors:

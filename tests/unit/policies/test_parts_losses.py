@@ -225,5 +225,7 @@ def test_fields_are_told_as_they_are() -> None:
     assert feedback_from_json({"query_id": "q", "label": {"who": "Ann"}}).label == '{"who": "Ann"}'
     array: dict[str, Any] = {"boxes": {"values": [1, 2], "dtype": "int64"}}
     assert feedback_from_json({"query_id": "q", "label": array}).label == tensors(boxes=np.array([1, 2]))
-    with pytest.raises(TypeError, match="what JSON holds"):
-        as_label({"who": "Ann", "n": float("nan")})
+    assert as_label({"who": "Ann", "n": np.int64(3), "at": np.ones(2)}) == '{"who": "Ann", "n": 3, "at": [1.0, 1.0]}'
+    for strange in (float("nan"), np.float32("nan"), object(), np.datetime64("2024-01-01")):
+        with pytest.raises(TypeError, match=r"what JSON holds|a label holds"):
+            as_label({"who": "Ann", "n": strange})
