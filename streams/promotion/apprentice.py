@@ -142,7 +142,7 @@ class ApprenticeEvidence:
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
         unit: UnitComparison | None = None
-        if seen.drawn:  # what one context costs under one draw is one value, see `persons`
+        if _is_drawn_by_person(seen):  # what one context costs under one draw is one value, see `persons`
             for closed in self._units.close(now_us):
                 self._difference.add_unit(closed)
             unit = self._units.of(seen, now_us)
@@ -183,6 +183,11 @@ class ApprenticeEvidence:
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
         return [one.evidence(alpha) for one in self._metrics.values()]
+
+
+def _is_drawn_by_person(seen: Observation) -> bool:
+    """Tell whether who asks has drawn the arm: for a state of a context's own the query does, not so the version."""
+    return bool(seen.drawn) and seen.decision.state == seen.application
 
 
 def _depends_on_answers(seen: Observation) -> bool:

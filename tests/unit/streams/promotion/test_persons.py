@@ -134,6 +134,19 @@ def test_an_apprentice_is_judged_by_person_too() -> None:
     assert fold.evidence(ALPHA).pairs == 9
 
 
+def test_an_apprentice_of_a_state_for_each_context_is_judged_by_the_query() -> None:
+    """There the query draws the arm, although the person draws the version."""
+    policy = spec(parse("exp3"))
+    decision = Decision((0,), 0, "digits/ann", policy, ("good", "bad"), (0.5, 0.5))
+    fold = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    for number in range(12):
+        one = Observation(
+            str(number), "digits", "ann", decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0, drawn="/0"
+        )
+        fold.take(one, number * 20 * MINUTE_US)
+    assert fold.evidence(ALPHA).pairs == 12
+
+
 def asked_by_ann(count: int, first: int = 0) -> Iterator[Observation]:
     """Yield observations of one person, whose losses differ."""
     policy = spec(parse("exp3"))
