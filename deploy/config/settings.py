@@ -790,7 +790,8 @@ class ApplicationSettings(Section):
     """Any text. With another one every context draws anew: for a new experiment."""
     holdout: float = Field(default=0.0, ge=0, le=0.5)
     """The share of the contexts for which the policy never decides: the first of `models` answers them, whatever the
-    policy, the period and the salt are. `skysail app holdout` tells what the policy saves."""
+    policy, the period and the salt are. `skysail app holdout` tells what the policy saves. Not where the policy itself
+    answers or ranks, as `ridge` and `two_speed` do."""
     episodes: bool = False
     """Whether feedback may be about all answers of an episode: queries that name the same `episode`."""
     examination: tuple[float, ...] = ()

@@ -104,7 +104,7 @@ class Configuration:
                 policy = registry.policy_of(application)
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
-                check_coverage(application, policy)
+                check_answering(application, policy)
                 check_ranking(application, policy)
                 check_graph(application, policy)
             except PolicyError as error:
@@ -156,15 +156,19 @@ def apprentice_of(application: Application, policy: Policy) -> str:
     return "" if learning == policy else registry.spec(learning)
 
 
-def check_coverage(application: Application, policy: Policy) -> None:
-    """Refuse a promise where the policy answers by itself.
+def check_answering(application: Application, policy: Policy) -> None:
+    """Refuse a promise and a holdout where the policy answers by itself: its models compute features.
 
     Raises:
         PolicyError: it does, with numbers.
     """
-    is_promised = application.coverage > 0.0
+    if not is_answering(policy):
+        return
+    require(not application.coverage, f"coverage is of models' answers, and {policy.name} answers numbers")
     require(
-        not (is_promised and is_answering(policy)), f"coverage is of models' answers, and {policy.name} answers numbers"
+        not application.holdout,
+        f"holdout is answered by the first model, and {policy.name} answers and ranks itself: leave it out, or compare"
+        " two applications",
     )
 
 
