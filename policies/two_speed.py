@@ -15,7 +15,7 @@ from policies.beliefs import beliefs
 from policies.best_arm import best_of_normals
 from policies.contract import Reading
 from policies.draw import pick
-from policies.errors import require
+from policies.errors import require, require_storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_ITEMS = 4_096
-# Of a stored state, as in `linear`.
-_MAX_VALUES = 60_000
 # A group of so many has five numbers where each alone had one, and an observation of it takes 0.1 ms.
 _MOST_TOGETHER = 16
 # Log-odds beyond these are certain to 13 digits; they are cut, so that no model can bring an item's other terms to 0.
@@ -116,12 +114,8 @@ class TwoSpeed(EveryArm):
             1 <= self.together <= _MOST_TOGETHER,
             f"two_speed: together is {self.together}; 1 to {_MOST_TOGETHER} features may go together",
         )
-        values = self.items * self._form.size
-        require(
-            values <= _MAX_VALUES,
-            f"two_speed: {self.items} items of {self.features} features keep {values} numbers, of {_MAX_VALUES} that"
-            " fit; give it fewer features, or let fewer go together",
-        )
+        kept = f"two_speed: a state of {self.items} items of {self.features} features"
+        require_storable(self.items * self._form.size, kept, "give it fewer features, or let fewer go together")
 
     def init(self, arms: int) -> State:
         """Return weights of 0, believed as the ridge says."""

@@ -25,6 +25,11 @@ def story(found: SlateEvaluation) -> Iterator[str]:
     yield f"judged by {found.drawn:,} rankings that were drawn, of {found.rankings:,} whose windows have ended"
     if found.served is not None:
         yield f"what served has earned {found.served:.4f} a ranking"
+    if found.is_of_told:
+        yield (
+            "all of this is of rankings with feedback, because those without it are not in the log: set `default_loss`,"
+            " and what is earned will be that of any ranking"
+        )
 
 
 def heads(alpha: float) -> Sequence[str]:

@@ -22,12 +22,13 @@ from policies.estimators.errors import TooFewError
 from policies.estimators.estimate import LEAST_EFFECTIVE, Estimate, ratio, resampled
 from policies.estimators.log import effective
 from policies.estimators.slates import SLATE_ESTIMATORS, DrawnSlate, contributions
+from schemas.records import JoinStatus
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.replayed_states import fold_along
 from streams.operators.cold_start import started
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from policies.contract import Policy
     from schemas.records import Observation, PolicyState
@@ -49,6 +50,7 @@ class SlateEvaluation:
         rankings: that had ended, drawn ones among them.
         drawn: those by which it is judged.
         served: what the others have earned, a ranking; None = there are none.
+        is_of_told: rankings without feedback are not in the log: all of this is of those that had some.
         estimates: what the policy would have earned, by estimator, or why an estimator cannot say.
     """
 
@@ -57,6 +59,7 @@ class SlateEvaluation:
     rankings: int
     drawn: int
     served: float | None
+    is_of_told: bool
     estimates: Mapping[str, Estimate | TooFewError]
 
 
@@ -102,7 +105,19 @@ def evaluate_slates(
     served = [sum(_earned(seen).values()) for seen in closed if seen.ranked is not None and not seen.ranked.drawn]
     found = _estimates(slates, alpha, seed, least)
     mean = float(np.mean(served)) if served else None
-    return SlateEvaluation(history.application, name, len(closed), len(drawn), mean, found)
+    is_of_told = _is_of_told(history, closed, window_s)
+    return SlateEvaluation(history.application, name, len(closed), len(drawn), mean, is_of_told, found)
+
+
+def _is_of_told(history: KnownApplication, closed: Sequence[Observation], window_s: float) -> bool:
+    """Tell whether rankings without feedback are missing in a log: without a default loss nothing is written of them.
+
+    Where predictions were not read, a log that has none of them counts as one from which they are missing.
+    """
+    if any(seen.status is JoinStatus.DEFAULT for seen in closed):
+        return False
+    end_us = history.until_us - int(window_s * 1e6)
+    return history.predicted_us is None or any(at_us <= end_us for at_us in history.predicted_us.values())
 
 
 def _slate(policy: Policy, name: str, states: Mapping[str, PolicyState | None], seen: Observation) -> DrawnSlate:

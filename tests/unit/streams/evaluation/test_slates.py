@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+from deploy.evaluation.slates import story
 from policies import registry
 from policies.errors import PolicyError
 from policies.estimators.errors import TooFewError
@@ -158,3 +160,32 @@ def test_without_the_setting_nothing_is_drawn() -> None:
     found = [seen.ranked for _, seen in shown(0.0, 3).observations()]
     assert len(found) == 3
     assert [(ranked.drawn, ranked.rows) for ranked in found if ranked is not None] == [((), None)] * 3
+
+
+@pytest.mark.parametrize(("default_loss", "is_of_told"), [(None, True), (1.0, False)])
+def test_a_log_without_rankings_that_nobody_has_clicked_says_so(default_loss: float | None, is_of_told: bool) -> None:
+    """Of two rankings one has a click, which earns 1: it is what is earned a ranking, or half of it."""
+    parameters = {"features": 1.0, "low": -5.0, "high": 5.0}
+    application = rated(
+        parameters=parameters, examination=SEEN, shuffle=0.5, per_context=False, span=10.0, window_s=20.0,
+        default_loss=default_loss,
+    )  # fmt: skip
+    loop = Loop({"items": computed}, application)
+    for number in range(40):
+        query_id = loop.query(candidates=ROWS, top=2)
+        loop.driver.run(0.2)
+        if number % 2:
+            loop.feedback(query_id, 1.0)
+        loop.driver.run(0.2)
+    loop.driver.run(60)
+    log = tuple([seen for _, seen in loop.observations()])
+    silent = {made.query_id: made.answered_us for made in loop.predictions()}
+    for seen in log:
+        silent.pop(seen.query_id)
+    past = KnownApplication("digits", log, silent, loop.driver.now_us, 20.0)
+    for read in (past, replace(past, predicted_us=None)):
+        found = evaluate_slates(read, BEST, 20.0)
+        assert found.is_of_told is is_of_told
+        assert found.served == pytest.approx(1.0 if is_of_told else 0.5, abs=0.2)
+        assert ("set `default_loss`" in " ".join(story(found))) is is_of_told
+    assert not evaluate_slates(replace(past, predicted_us={}), BEST, 20.0).is_of_told
