@@ -10,6 +10,7 @@ contexts that are held out are none of either policy's: they judge and teach not
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -177,7 +178,7 @@ class ApprenticeEvidence:
 
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, at confidence 1 - alpha."""
-        return self._difference.evidence(alpha)
+        return replace(self._difference.evidence(alpha), is_spent=self._units.is_spent)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
