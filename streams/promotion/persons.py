@@ -21,7 +21,7 @@ from policies.assignment import unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from schemas.records import Observation
+    from schemas.records import Measurement, Observation
 
 # Long enough for a visit, and short enough for a bad candidate to be noticed.
 UNIT_US: Final = 3_600_000_000
@@ -57,8 +57,8 @@ class Units(Generic[U]):
         """Whether all who asked within the last hour of the log had been counted: as long as their draws stand."""
         return self._again_us - self._newest_us > UNIT_US
 
-    def of(self, seen: Observation, timestamp_us: int) -> U | None:
-        """Return what gathers the losses of an observation's unit; None: it is closed."""
+    def of(self, seen: Observation | Measurement, timestamp_us: int) -> U | None:
+        """Return what gathers the losses of a query's unit; None: it is closed."""
         key = hash(unit(seen.context, seen.episode, seen.drawn))
         if key in self._closed:
             self._again_us = timestamp_us

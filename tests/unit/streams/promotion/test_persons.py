@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from policies.registry import parse, spec
-from schemas.records import Decision, JoinStatus, Observation
+from schemas.records import Decision, JoinStatus, Measurement, MetricValue, Observation, WatchedMetric
 from streams.promotion import persons
 from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.persons import UNIT_US
@@ -116,6 +116,20 @@ def test_queries_that_draw_for_themselves_are_compared_as_before() -> None:
         folds[0].take(one._replace(drawn=""), at_us)
         folds[1].take(one._replace(drawn="", context=None), at_us)
     assert folds[0].evidence(ALPHA) == folds[1].evidence(ALPHA)
+
+
+def test_metrics_are_compared_by_person_too() -> None:
+    """Ten answers of each took as long as they take there: that is one comparison, not ten."""
+    fold = VersionEvidence("forest", "2", "1", metrics=(WatchedMetric("digits", "took", 1.0),))
+    for number in range(22):
+        version, loss = ("2", 0.2) if number % 2 else ("1", 0.6)
+        one = seen(str(number), {version: loss})
+        about = one.query_id, one.application, version, one.decision, (MetricValue("took", loss, loss),)
+        at_us = number * MINUTE_US if number < 20 else 2 * UNIT_US
+        fold.measure(Measurement(*about, (f"forest@{version}",), drawn="/0" if number < 20 else "/1"), at_us)
+    (found,) = fold.measured(ALPHA)
+    assert found.pairs == 1
+    assert found.difference == pytest.approx(0.4)
 
 
 def test_an_apprentice_is_judged_by_person_too() -> None:
