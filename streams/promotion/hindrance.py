@@ -37,8 +37,10 @@ def hindrance(plan: Candidate, applications: Iterable[Application], share: float
 
 def counted_once(plan: Candidate, applications: Iterable[Application]) -> str:
     """Say in which applications each person counts once and no more, whatever the share; empty = in none."""
-    asking = [each for each in applications if plan.name in (each.asks if plan.kind == "version" else (each.name,))]
-    names = [each.name for each in asking if each.assign == assignment.CONTEXT and not each.sticky_s]
+    is_version = plan.kind == "version"
+    standing = [each for each in applications if each.assign == assignment.CONTEXT and not each.sticky_s]
+    by_person = [each for each in standing if is_version or not each.per_context]  # else the query draws the arm
+    names = [each.name for each in by_person if plan.name in (each.asks if is_version else (each.name,))]
     if not names:
         return ""
     return (

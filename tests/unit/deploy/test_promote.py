@@ -96,25 +96,32 @@ def test_a_refusal_says_that_waiting_does_not_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_told"),
+    ("changes", "of_version", "of_policy"),
     [
-        ({"assign": "context"}, True),
-        ({"assign": "context", "sticky_s": 604_800.0}, False),
-        ({"assign": "episode"}, False),
-        ({}, False),
+        ({"assign": "context"}, True, True),
+        ({"assign": "context", "per_context": True}, True, False),
+        ({"assign": "context", "sticky_s": 604_800.0}, False, False),
+        ({"assign": "episode"}, False, False),
+        ({}, False, False),
     ],
 )
 def test_a_wish_is_told_that_each_person_counts_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], changes: dict[str, object], *, is_told: bool
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    *,
+    of_version: bool,
+    of_policy: bool,
 ) -> None:
-    """Where draws stand for ever; of a policy, where its application's do."""
+    """Where draws stand for ever; of a policy, where its application's do and arms are drawn by them."""
     application = replace(Application("digits", ("forest", "net")), **changes)  # type: ignore[arg-type]
     forest = Model("forest", "1", "function", "", "", "label", None, (), shares={"2": 0.1})
     known = {Application: {"digits": application}, Model: {"forest": forest}}
     monkeypatch.setattr(catalog, "read", lambda *given: known[given[2]])
     monkeypatch.setattr(candidates, "want", lambda *_: None)
     monkeypatch.setattr(candidates, "let_learn", lambda *_: None)
-    for wish in (plan(), plan(kind=POLICY, name="digits", candidate="exp3", incumbent="single()")):
+    policy = plan(kind=POLICY, name="digits", candidate="exp3", incumbent="single()")
+    for wish, is_told in ((plan(), of_version), (policy, of_policy)):
         leave_to_control(Settings(), Codec(), wish, as_json=False)
         assert ("a draw of digits stands for ever" in capsys.readouterr().err) is is_told
         leave_to_control(Settings(), Codec(), wish, as_json=True)
