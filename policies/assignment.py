@@ -8,7 +8,8 @@
 Periods of different contexts begin at different times, so that never all of them change at once. A draw is a number u
 in [0, 1). What stays the same is u, not the model: that is the one at which the probabilities of today, summed up, pass
 u. So a model stays until the policy's probabilities move across u, and the probability with which it was drawn, over
-all who might have asked, is the one of today. That is the propensity which a decision has.
+all who might have asked, is the one of today. That is the propensity which a decision has. Where a state
+ranks, or chooses items, what it explores goes by u likewise.
 
 Queries of one context in one period are no independent evidence: whoever compares counts them as one. A state that
 belongs to one context (`per_context`) would learn from one u alone, so there arms are drawn by the query all the same.

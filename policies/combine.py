@@ -1,4 +1,7 @@
-"""Makes one answer of several: a weighted vote for labels, a weighted mean or median for numbers and scores."""
+"""Makes one answer of several: a weighted vote for labels, a weighted mean or median for numbers and scores.
+
+JSON texts that say the same are one label, whatever their spaces and the order of their keys.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies.combine_tensors import combine_tensors, tensors_agree
 from policies.errors import PolicyError
-from schemas.records import Tensor
+from policies.structured import alike, canonical
+from schemas.records import NamedTensors, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from numpy.typing import NDArray
 
@@ -37,8 +42,8 @@ def combine(weights: Mapping[int, float], answers: Mapping[int, Value], how: str
         weights: By arm, not negative; an arm left out counts 0. If none of the answers has weight, all count the same
             (the state may have moved on since the arms were asked).
         answers: By arm, at least one.
-        how: One of `COMBINES`. `mean` and `median`, both weighted, make a float of whole numbers, too; texts are voted
-            on whatever it says.
+        how: One of `COMBINES`. `mean` and `median`, both weighted, make a float of whole numbers, too, and combine
+            named tensors output by output, which else are voted on; texts are voted on whatever it says.
 
     Returns:
         The answer, and the share of the weight that agrees with it: the same label; a number within 5 %; the same
@@ -54,17 +59,21 @@ def combine(weights: Mapping[int, float], answers: Mapping[int, Value], how: str
         return float(answer) if how != VOTE and isinstance(answer, int) else answer, 1.0
     shares = _shares(weights, answers)
     types = set(map(type, answers.values()))
+    if str in types:
+        answers = alike(answers)
     if how == VOTE and types <= _LABELS:  # nearly always, and 3 us faster than sorting out kinds
         return _vote(shares, answers)
     has_float = how != VOTE or float in types
     kinds: dict[Hashable, dict[int, Value]] = {}
     for arm in sorted(answers):
-        kinds.setdefault(_kind(answers[arm], has_float), {})[arm] = answers[arm]
+        kinds.setdefault(_kind(answers[arm], has_float, how), {})[arm] = answers[arm]
     kind, group = max(kinds.items(), key=lambda item: sum(shares[arm] for arm in item[1]))
     if kind == "label":
         return _vote(shares, group)
     if kind == "number":
         return _combined_numbers(shares, group, how)
+    if isinstance(next(iter(group.values())), NamedTensors):
+        return _combined_tensors(shares, group, how)
     return _combined_scores(shares, group, how)
 
 
@@ -74,6 +83,8 @@ def agrees(answer: Value, combined: Value) -> bool:
         return answer.shape == combined.shape and bool(answer.numpy().argmax() == combined.numpy().argmax())
     if isinstance(answer, int | float) and isinstance(combined, float):
         return isclose(answer, combined, rel_tol=_AGREEMENT)
+    if isinstance(answer, str) and isinstance(combined, str):
+        return canonical(answer) == canonical(combined)
     return type(answer) is type(combined) and answer == combined
 
 
@@ -84,9 +95,11 @@ def _shares(weights: Mapping[int, float], answers: Mapping[int, Value]) -> dict[
     return dict.fromkeys(answers, 1.0 / len(answers))
 
 
-def _kind(answer: Value, has_float: bool) -> Hashable:
+def _kind(answer: Value, has_float: bool, how: str) -> Hashable:
     if isinstance(answer, Tensor):
         return answer.shape
+    if isinstance(answer, NamedTensors) and how != VOTE:
+        return answer.dtype
     return "number" if isinstance(answer, float) or (has_float and isinstance(answer, int)) else "label"
 
 
@@ -113,14 +126,30 @@ def _combined_scores(shares: Mapping[int, float], answers: Mapping[int, Value], 
     scores = {arm: answer.numpy() for arm, answer in answers.items() if isinstance(answer, Tensor)}
     weights = np.array([shares[arm] for arm in scores])
     stacked = np.stack(list(scores.values()))
-    if how == MEDIAN:
-        middle = _median(weights, stacked.astype(np.float64))
-    else:
-        middle = np.tensordot(weights / weights.sum(), stacked.astype(np.float64), axes=1)
+    middle = _middle(how)(weights, stacked.astype(np.float64))
     agreeing = stacked.reshape(len(weights), -1).argmax(axis=1) == middle.argmax()
     kept = np.result_type(*scores.values())
     dtype = kept if np.issubdtype(kept, np.floating) else np.dtype(np.float64)
     return Tensor.of(middle.astype(dtype)), min(1.0, float(weights[agreeing].sum()))
+
+
+def _combined_tensors(
+    shares: Mapping[int, float], answers: Mapping[int, Value], how: str
+) -> tuple[NamedTensors, float]:
+    tensors = {arm: answer for arm, answer in answers.items() if isinstance(answer, NamedTensors)}
+    weights = np.array([shares[arm] for arm in tensors])
+    made = combine_tensors(weights, [*tensors.values()], _middle(how))
+    agreeing = [shares[arm] for arm, answer in tensors.items() if tensors_agree(answer, made, _AGREEMENT)]
+    return made, min(1.0, sum(agreeing))
+
+
+def _middle(how: str) -> Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]:
+    """Return what makes of (n, ...) values with n weights the middle, (...)."""
+    return _median if how == MEDIAN else _mean
+
+
+def _mean(weights: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(np.tensordot(weights / weights.sum(), values, axes=1))
 
 
 def _median(weights: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies.structured import canonical
 from schemas.records import Outcome, Tensor
 
 if TYPE_CHECKING:
@@ -71,4 +72,6 @@ def _scores(output: ModelOutput) -> Tensor | None:
 
 def _label(output: ModelOutput) -> Value | None:
     answer = output.answer
+    if isinstance(answer, str):
+        return canonical(answer)
     return int(answer.numpy().argmax()) if isinstance(answer, Tensor) else answer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from policies.arm_sets import OneArm
 from policies.best_arm import best_of_betas
 from policies.contract import PLAIN
-from policies.errors import require
+from policies.errors import require, require_storable
 from policies.feature_counts import ArmCounts, Cell, numbers
 
 if TYPE_CHECKING:
@@ -81,8 +81,16 @@ class ContextTree(OneArm):
         require(0.0 < self.alpha < 1.0, f"context_tree: alpha is {self.alpha}; it must lie in (0, 1), 0.05 is usual")
 
     def init(self, arms: int) -> State:
-        """Return arms without lessons."""
-        return (0.0,) * (arms * numbers(self.features))
+        """Return arms without lessons.
+
+        Raises:
+            PolicyError: It would be too large to be stored.
+        """
+        values = arms * numbers(self.features)
+        require_storable(
+            values, f"context_tree of {self.features} features and {arms} arms", "give it fewer features, or models"
+        )
+        return (0.0,) * values
 
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return those of a query without features: it is on the side of no everywhere."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from inspect import signature
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 Built = TypeVar("Built")
+# A stored state has to fit a record: 480,000 of 524,288 bytes.
+MOST_VALUES: Final = 60_000
 
 
 class PolicyError(ValueError):
@@ -33,6 +35,17 @@ def require(holds: bool, message: str) -> None:
     """Raise `PolicyError(message)` unless the condition holds; for parameters, which come from outside."""
     if not holds:
         raise PolicyError(message)
+
+
+def require_storable(values: int, what: str, remedy: str) -> None:
+    """Raise `PolicyError` where a state has more numbers than a record can hold.
+
+    Args:
+        values: how many numbers.
+        what: keeps them, for the message.
+        remedy: how there can be fewer.
+    """
+    require(values <= MOST_VALUES, f"{what} keeps {values} numbers, of {MOST_VALUES} that fit; {remedy}")
 
 
 def build(kind: str, makers: Mapping[str, Callable[..., Built]], name: str, values: Mapping[str, float]) -> Built:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from policies.errors import require
+from policies.errors import require, require_storable
 from schemas.inputs import MAX_FEATURES
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# A stored state has to fit a record: 480,000 of 524,288 bytes.
-_MAX_VALUES = 60_000
 # Features should be about 1. Larger than this they would leave the triangle fewer than 10 digits to tell arms by.
 _LARGEST = 1_000.0
 # The inverse begins at 1 / ridge, and each step subtracts from it. With 1e-6 an expected reward of 0.5 reads 0.54 after
@@ -80,12 +78,8 @@ def empty(arms: int, features: int, ridge: float) -> State:
     Raises:
         PolicyError: It would be too large to be stored.
     """
-    values = arms * _size(features + 1)
-    require(
-        values <= _MAX_VALUES,
-        f"a linear policy of {features} features and {arms} arms keeps {values} numbers, of {_MAX_VALUES} that fit;"
-        " give it fewer features",
-    )
+    kept = f"a linear policy of {features} features and {arms} arms"
+    require_storable(arms * _size(features + 1), kept, "give it fewer features")
     return _block(ridge, np.zeros(features + 1)) * arms
 
 

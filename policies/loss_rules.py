@@ -5,6 +5,9 @@
     {quantile: 0.9}                              errors of numbers, by their direction
     {asymmetric: {over: 1, under: 4}}            likewise
     {relative: {least: 10}}                      errors as parts of what is true
+    cosine                                       how far two vectors point apart
+    {fields: {tolerance: 0.05}}                  the share of an answer's fields that differ
+    {outputs: {each: {boxes: absolute}}}         the weighted mean of an answer's named outputs, each by a rule
     {own: my_pkg.losses:cost}                    a function of one's own; its path alone is the same
     {zero_one: 12, unit: EUR}                    a name with what a loss of 1 costs; also `given`
 
@@ -22,9 +25,12 @@ from math import inf, log
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from policies import losses, own_loss
+from policies.cosine_loss import cosine
 from policies.cost_matrix import CostMatrix
 from policies.directed_loss import Directed, Relative
 from policies.errors import LossError, PolicyError, require
+from policies.fields_loss import FieldShare
+from policies.outputs_loss import OutputLosses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +58,7 @@ class LossRule:
         power: of the span in what a loss of 1 costs.
         span: the span where none is given; None = it is learnt, if there is one.
         names: what it names of somebody's own, a path; empty = nothing.
+        outputs: the names of the answer's outputs that it judges; none = it judges the answer.
     """
 
     kind: str
@@ -61,6 +68,7 @@ class LossRule:
     power: int = 0
     span: float | None = None
     names: str = ""
+    outputs: tuple[str, ...] = ()
 
     @property
     def has_span(self) -> bool:
@@ -145,6 +153,8 @@ def rule(text: str) -> LossRule:
     if text in losses.LOSSES:
         return LossRule(text, _plain_judge(text))
     require(len(text) <= _MOST_TEXT, f"loss: it takes {len(text):,} characters, of {_MOST_TEXT:,} that fit")
+    if text in _ALONE:
+        return MAKERS[text](True, "")
     if text.lstrip()[:1] != "{":
         return _own(text, "")
     try:
@@ -299,12 +309,55 @@ def _own(parameters: Any, unit: str) -> LossRule:
     return LossRule(OWN, judge, unit, 1.0, power=1, span=1.0, names=path)
 
 
+def _cosine(parameters: Any, unit: str) -> LossRule:
+    require(parameters is True and not unit, "loss cosine: write cosine: true, without a unit")
+    return LossRule("cosine", lambda answer, label, _, __, ___: cosine(answer, label))
+
+
+def _fields(parameters: Any, unit: str) -> LossRule:
+    given = {} if parameters is True else parameters
+    is_known = isinstance(given, dict) and {*given} <= {"names", "tolerance"} and not unit
+    require(is_known, "loss fields: write true, or {names: [FIELD, ...], tolerance: PART}, without a unit")
+    names, tolerance = given.get("names", []), given.get("tolerance", 0.0)
+    is_list = isinstance(names, list | tuple) and all(isinstance(name, str) and name for name in names)
+    require(is_list, f"loss fields: names is {names!r:.40}; make it a list of texts such as [total, at.x]")
+    require(_is_number(tolerance), f"loss fields: tolerance is {tolerance!r:.40}; make it a number")
+    made = FieldShare(tuple(names), float(tolerance))
+    return LossRule("fields", lambda answer, label, _, __, ___: made.loss(answer, label))
+
+
+def _outputs(parameters: Any, unit: str) -> LossRule:
+    is_known = isinstance(parameters, dict) and "each" in parameters and {*parameters} <= {"each", "weights"}
+    wanted = "write {each: {OUTPUT: LOSS, ...}, weights: {OUTPUT: NUMBER}}, without a unit"
+    require(is_known and not unit, f"loss outputs: {wanted}")
+    each, weights = parameters["each"], parameters.get("weights", {})
+    require(isinstance(each, dict) and isinstance(weights, dict), f"loss outputs: {wanted}")
+    parts = {name: _part(name, one) for name, one in each.items()}
+    made = OutputLosses(parts, {name: _positive("outputs", weight) for name, weight in weights.items()})
+    return LossRule("outputs", lambda answer, label, _, __, ___: made.loss(answer, label), outputs=tuple(parts))
+
+
+def _part(name: str, given: Any) -> Callable[[Value | None, Value | None], float]:
+    """Return the loss of one output: a rule, with its own span where errors have a size."""
+    require(isinstance(given, str | dict), f"loss outputs: {name} is {given!r:.40}; write a loss of its own")
+    text, span = written(given)
+    found = rule(text)
+    require(not found.names, f"loss outputs: {name} names a function of yours: let one function judge all outputs")
+    require(not found.unit or found.of_scores, f"loss outputs: {name} has a unit, and their mean has none")
+    width = span or found.span or 1.0
+    return lambda answer, label: found.loss(answer, label, span=width)
+
+
 MAKERS: Final[Mapping[str, Callable[[Any, str], LossRule]]] = {
     **{name: _named(name) for name in losses.LOSSES},
     "cost": _cost,
     "quantile": _quantile,
     "asymmetric": _asymmetric,
     "relative": _relative,
+    "cosine": _cosine,
+    "fields": _fields,
+    "outputs": _outputs,
     OWN: _own,
 }
+_ALONE: Final = frozenset({"relative", "cosine", "fields"})  # names that need no parameters
 _SPANNED: Final = frozenset({"absolute", "squared", "quantile", "asymmetric", "relative", OWN})

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from policies import dotted, guarded
 from policies.dotted import DottedPathError
-from policies.errors import PolicyError
+from policies.errors import MOST_VALUES, PolicyError
 from policies.foreign import pass_on_interrupt, told
 from schemas.inputs import MAX_FEATURES
 from schemas.records import NamedTensors, Tensor
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 GROUP: Final = "skysail.policies"
 NEEDED: Final = ("init", "propensities", "select", "observe")
-# A stored state has to fit a record: 480,000 of 524,288 bytes.
-_MOST_VALUES = 60_000
 _MOST_REFUSED: Final = 1_000
 _allowed: list[str] | None = None
 _known: set[str] = set()
@@ -173,8 +171,8 @@ class Outside:
     def _state(self, method: str, *given: object) -> State:
         values, what = self._call(method, *given), self._of(method)
         state = guarded.read(what, values, "a tuple of floats", lambda found: tuple([float(one) for one in found]))
-        if len(state) > _MOST_VALUES or not all(map(isfinite, state)):
-            raise PolicyError(f"{what}: a state has at most {_MOST_VALUES} numbers, all finite")
+        if len(state) > MOST_VALUES or not all(map(isfinite, state)):
+            raise PolicyError(f"{what}: a state has at most {MOST_VALUES} numbers, all finite")
         return state
 
     def _shares(self, method: str, values: object, arms: int) -> tuple[float, ...]:

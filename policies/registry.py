@@ -112,12 +112,18 @@ def fields_of(policy: Policy) -> dict[str, Any]:
 def _values(policy: Policy) -> dict[str, Any]:
     if comes_from_outside(policy):
         return dict(json.loads(policy.parameters))
-    return {key: getattr(policy, key) for key in sorted(signature(type(policy)).parameters)}
+    later: frozenset[str] = getattr(policy, "later", frozenset())
+    known = signature(type(policy)).parameters
+    values = {key: getattr(policy, key) for key in sorted(known)}
+    return {key: value for key, value in values.items() if key not in later or value != known[key].default}
 
 
 @lru_cache(_REMEMBERED)
 def spec(policy: Policy) -> str:
     """Write policy and parameters canonically: sorted names, shortest digits that read back to the same number.
+
+    States are found by it. So a parameter that a policy has gained since (`later`) is not written while it has its
+    default: what was learnt before goes on.
 
     Examples:
         >>> spec(Exp3())

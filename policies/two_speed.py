@@ -11,16 +11,18 @@ import numpy as np
 
 from policies import linear
 from policies.arm_sets import EveryArm
+from policies.beliefs import beliefs
 from policies.best_arm import best_of_normals
 from policies.contract import Reading
 from policies.draw import pick
-from policies.errors import require
+from policies.errors import require, require_storable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from policies.beliefs import Beliefs
     from policies.contract import Ranking, State
     from policies.lessons import Lesson
     from schemas.records import Tensor
@@ -28,8 +30,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MAX_ITEMS = 4_096
-# Of a stored state, as in `linear`.
-_MAX_VALUES = 60_000
+# A group of so many has five numbers where each alone had one, and an observation of it takes 0.1 ms.
+_MOST_TOGETHER = 16
 # Log-odds beyond these are certain to 13 digits; they are cut, so that no model can bring an item's other terms to 0.
 _SURE = 30.0
 _LEAST = 1e-9  # of a standard deviation: what is certain still has one
@@ -45,7 +47,8 @@ class TwoSpeed(EveryArm):
     The log-odds of an item at x = (1, features) are cold(x) + w . x. A model computes cold(x), one number an item
     (`output: scores`): a linear model that is trained now and then, and comes as a package. The warm weights w are of
     the item alone. Feedback on the item that was answered moves them within seconds: a logistic regression on top of
-    the cold log-odds, from a normal belief with a variance for each weight. A loss of 0 is a success.
+    the cold log-odds, from a normal belief with a variance for each weight, and covariances where features go
+    `together`. A loss of 0 is a success.
 
     The answer is an item's index. Thompson sampling draws the weights of every item and answers the best. Only the
     log-odds at x count, and those are independent normal variables. So the probability that each is the highest is
@@ -60,7 +63,8 @@ class TwoSpeed(EveryArm):
 
     With several models their log-odds are averaged. The weights stay when models come and go, as long as one is kept.
 
-    The state is, for each item, the means of its weights, then their precisions.
+    The state is, for each item, the means of its weights, then their precisions, then what `policies.beliefs` says of
+    those that go together.
 
     Args:
         features: How many of a query's count: further ones are left out, missing ones are 0. Keep them about 1.
@@ -68,6 +72,8 @@ class TwoSpeed(EveryArm):
         items: How many there are, and numbers that a model computes.
         ridge: Precision of the belief that the weights are 0; 4 means log-odds within 1 of the cold ones.
         spread: What the deviations are multiplied with before the draw; more explores longer, 0 hardly.
+        together: How many neighbours among the features go together, at most 16: 4 = the first four, the next four, and
+            so on. The weights' covariances are known within each group, and to the constant within the first. 1 = none.
 
     Examples:
         >>> from policies.lessons import Lesson
@@ -90,29 +96,30 @@ class TwoSpeed(EveryArm):
     chooses: ClassVar[bool] = True
     places: ClassVar[bool] = True
     weighs: ClassVar[bool] = True
+    later: ClassVar[frozenset[str]] = frozenset({"together"})
 
     features: int = 8
     gamma: float = 0.01
     items: int = 2
     ridge: float = 4.0
     spread: float = 1.0
+    together: int = 1
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         linear.check(self.name, self.features, self.ridge, self.gamma)
         require(0.0 <= self.spread < inf, f"two_speed: spread is {self.spread}; it must not be negative, 1 is usual")
         require(1 <= self.items <= MAX_ITEMS, f"two_speed: items is {self.items}; there may be 1 to {MAX_ITEMS}")
-        values = self.items * 2 * (self.features + 1)
         require(
-            values <= _MAX_VALUES,
-            f"two_speed: {self.items} items of {self.features} features keep {values} numbers, of {_MAX_VALUES} that"
-            " fit; give it fewer features",
+            1 <= self.together <= _MOST_TOGETHER,
+            f"two_speed: together is {self.together}; 1 to {_MOST_TOGETHER} features may go together",
         )
+        kept = f"two_speed: a state of {self.items} items of {self.features} features"
+        require_storable(self.items * self._form.size, kept, "give it fewer features, or let fewer go together")
 
     def init(self, arms: int) -> State:
         """Return weights of 0, believed as the ridge says."""
-        width = self.features + 1
-        return ((0.0,) * width + (self.ridge,) * width) * self.items
+        return self._form.empty(self.ridge) * self.items
 
     def weights(self, state: State, arms: int) -> tuple[float, ...]:
         """Return equal weights: the models' log-odds are averaged."""
@@ -126,15 +133,12 @@ class TwoSpeed(EveryArm):
         if found is None or cold is None:
             return state
         item, loss = found
-        width = self.features + 1
-        start = item * 2 * width
-        middle, end = start + width, start + 2 * width
-        x, means, offset, weight = self._x(lesson), state[start:middle], float(cold[item]), lesson.weight
+        start, end = item * self._form.size, (item + 1) * self._form.size
+        x, belief, weight = self._x(lesson), state[start:end], lesson.weight
+        at = float(cold[item]) + sum([mean * value for mean, value in zip(belief, x, strict=False)])
         if lesson.examined < 1.0:
-            at = offset + sum([mean * value for mean, value in zip(means, x, strict=True)])
             weight *= 1.0 - loss * (1.0 - _looked_at(_chance(at), lesson.examined))
-        block = _moved(means, state[middle:end], x, offset, 1.0 - loss, weight)
-        return state[:start] + block + state[end:]
+        return state[:start] + _moved(self._form, belief, x, at, 1.0 - loss, weight) + state[end:]
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Keep the weights while a model is kept: they say what items have beyond their models' log-odds."""
@@ -143,15 +147,16 @@ class TwoSpeed(EveryArm):
     def start(self, state: State, arms: int) -> State:
         """Return the weights of all contexts, believed as little as any at first."""
         self._checked(state)
-        width = self.features + 1
-        blocks = (state[item * 2 * width : (item * 2 + 1) * width] for item in range(self.items))
-        return tuple([value for means in blocks for value in (*means, *(self.ridge,) * width)])
+        size, width = self._form.size, self._form.width
+        means = (state[start : start + width] for start in range(0, len(state), size))
+        return tuple([value for its in means for value in self._form.empty(self.ridge, its)])
 
     def reading(self, state: State, arms: int) -> Items:
         """Return the weights, which answer from the log-odds that the models have computed."""
         self._checked(state)
-        blocks = np.array(state).reshape(self.items, 2, -1)
-        return Items(self, blocks[:, 0], 1.0 / blocks[:, 1])
+        width = self._form.width
+        means, precisions, factors = np.split(np.array(state).reshape(self.items, -1), (width, 2 * width), axis=1)
+        return Items(self, means, 1.0 / precisions, factors)
 
     def cold(self, computed: Iterable[Tensor]) -> Floats | None:
         """Return the mean (items,) of what models have computed; None where none has as many finite numbers."""
@@ -160,6 +165,10 @@ class TwoSpeed(EveryArm):
         if not fitting:
             return None
         return np.asarray(np.clip(sum(fitting) / len(fitting), -_SURE, _SURE))
+
+    @property
+    def _form(self) -> Beliefs:
+        return beliefs(self.features, self.together)
 
     def _x(self, lesson: Lesson) -> list[float]:
         """Return (1, features) of a lesson."""
@@ -175,7 +184,7 @@ class TwoSpeed(EveryArm):
         return None
 
     def _checked(self, state: State) -> None:
-        expected = self.items * 2 * (self.features + 1)
+        expected = self.items * self._form.size
         require(len(state) == expected, f"the stored state has {len(state)} values, not {expected}")
 
 
@@ -186,12 +195,14 @@ class Items:
     Attributes:
         policy: whose state it is.
         means: (items, D) of the weights.
-        variances: (items, D).
+        variances: (items, D): of what each weight has beside those before it in its group.
+        factors: (items, f): of those that go together, as `Beliefs` has them.
     """
 
     policy: TwoSpeed
     means: Floats
     variances: Floats
+    factors: Floats
 
     @property
     def count(self) -> int:
@@ -213,7 +224,7 @@ class Items:
             return Reading(None, 0.0, {}), ()
         x, its = linear.vector(features, policy.features), np.array(items, np.intp)
         expected = (cold + (self.means * x).sum(axis=1))[its]
-        variances = (self.variances * (x * x)).sum(axis=1)[its]
+        variances = beliefs(policy.features, policy.together).variances(self.variances, self.factors, x)[its]
         deviations = np.maximum(policy.spread * np.sqrt(variances), _LEAST)
         contenders = np.argsort(-(expected + 2.0 * deviations), kind="stable")[:_CONTENDERS]
         shares = np.full(len(its), policy.gamma / len(its))
@@ -229,19 +240,15 @@ class Items:
         return None
 
 
-def _moved(means: State, precisions: State, x: Sequence[float], offset: float, target: float, weight: float) -> State:
-    """Return an item's means and precisions after so much of an observation at x.
+def _moved(form: Beliefs, belief: State, x: Sequence[float], at: float, target: float, weight: float) -> State:
+    """Return what is believed of an item after so much of an observation at x, where the log-odds have been `at`.
 
-    The new means are the most likely ones: they lie along x / precision, as far as `_step` says. Each precision grows
-    by the curvature there.
+    The new means are the most likely ones: they lie along covariance x, as far as `_step` says. The precision grows by
+    the curvature there.
     """
-    at = offset + sum([mean * value for mean, value in zip(means, x, strict=True)])
-    variance = sum([value * value / precision for value, precision in zip(x, precisions, strict=True)])
-    error = target - _chance(at + _step(at, weight * variance, target))
+    error = target - _chance(at + _step(at, weight * form.variance(belief, x), target))
     chance = target - error
-    curvature = weight * (chance * (1.0 - chance))
-    moved = [mean + weight * error * v / q for mean, q, v in zip(means, precisions, x, strict=True)]
-    return (*moved, *[q + curvature * v * v for q, v in zip(precisions, x, strict=True)])
+    return form.moved(belief, x, weight * error, weight * (chance * (1.0 - chance)))
 
 
 def _looked_at(chance: float, examined: float) -> float:

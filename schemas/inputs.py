@@ -235,6 +235,31 @@ def has_arrays(row: Mapping[str, object]) -> bool:
     )
 
 
+def has_fields(label: Mapping[str, object]) -> bool:
+    """Tell whether these are fields of a JSON answer, not tensors by name: one at least is or holds no number."""
+    held = [found for one in label.values() for found in (kinds(one) if isinstance(one, list) else {type(one)})]
+    return any(issubclass(found, str | Mapping | type(None)) for found in held)
+
+
+def label_text(label: Mapping[str, object]) -> str:
+    """Return what is true of a JSON answer as a JSON text.
+
+    Raises:
+        TypeError: it holds what JSON has not.
+    """
+    try:
+        return json.dumps(dict(label), ensure_ascii=False, allow_nan=False, default=_listed)
+    except (ValueError, RecursionError) as error:
+        raise TypeError(f"a label is a number, a text, a list of scores or what JSON holds ({error})") from error
+
+
+def _listed(value: object) -> object:
+    """Return a number or array of numpy's as JSON has it."""
+    if isinstance(value, np.generic | np.ndarray) and value.dtype.kind in "biuf":
+        return value.tolist()
+    raise TypeError(f"a label holds texts, numbers, lists and objects, not {type(value).__name__}")
+
+
 def named_tensors(row: Mapping[str, object], rows: tuple[int, ...] = ()) -> NamedTensors:
     """Make named tensors of arrays, lists or numbers by name; `rows` are the first dimensions of all of them.
 
@@ -262,7 +287,8 @@ def _numbers(name: str, value: object) -> NDArray[np.generic]:
 def as_label(value: object) -> Value:
     """Make a label: a number or text, numpy's too, also as the only one of a list or array; a list of scores.
 
-    Of an answer of several tensors it is a mapping of the names of some to what is true of them.
+    Of an answer of several tensors it is a mapping of the names of some to what is true of them; of a JSON answer a
+    mapping that holds texts, nothing or further mappings, which becomes a JSON text.
 
     Raises:
         TypeError: it is none.
@@ -274,7 +300,7 @@ def as_label(value: object) -> Value:
     if isinstance(value, (Tensor, NamedTensors, int, float, str)):
         return value
     if isinstance(value, Mapping):
-        return named_tensors(value)
+        return label_text(value) if has_fields(value) else named_tensors(value)
     array = _array(value)
     if array.size == 1 and array.dtype.kind in "biufUO" and array.flat[0] is not value:
         return as_label(array.flat[0])

@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas.definitions import field_names
 from schemas.errors import SchemaError
-from schemas.inputs import as_candidates, as_features, named_tensors, row_text
+from schemas.inputs import as_candidates, as_features, has_fields, label_text, named_tensors, row_text
 from schemas.records import DTYPES, Feedback, NamedTensors, Query, Tensor
 from schemas.told import as_places
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Elements of a tensor shown by default; more are useless on a terminal.
 SHOWN = 8
+_ARRAY = {"base64", "values"}  # either tells an array, or bytes
 
 
 def to_json(record: object, shown: int = SHOWN) -> dict[str, Json]:
@@ -98,15 +99,19 @@ def candidates_from_json(value: Json) -> Tensor | tuple[str, ...]:
 def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
     """Return the feedback in a JSON object.
 
-    `label` is a number, a string, for scores a list (float32), or an object of tensors by name. `places` is a list of
+    `label` is a number, a string, for scores a list (float32), or an object: of tensors by name, or of the fields of a
+    JSON answer. `places` is a list of
     objects with `position` or `item`, and `label` or `loss`.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
     """
     given = _given(document, Feedback)
-    if isinstance(given.get("label"), list | dict):
-        given["label"] = _input("label", given["label"])
+    label = given.get("label")
+    if isinstance(label, dict) and has_fields(label) and not _has_arrays(label):
+        given["label"] = label_text(label)
+    elif isinstance(label, list | dict):
+        given["label"] = _input("label", label)
     if "places" in given:
         given["places"] = as_places(given["places"])
     return Feedback(**given)
@@ -137,7 +142,7 @@ def _input(name: str, value: Json) -> Input:
             return _array(name, values, dtype)
         case bool() | int() | float() | list():
             return _array(name, value, "float32")
-        case dict() if value and not {"base64", "values"} & {*value}:
+        case dict() if value and not _ARRAY & {*value}:
             if name == "label" or any(isinstance(one, list | dict) for one in value.values()):
                 return _named(name, value)
             return row_text(value)
@@ -145,6 +150,11 @@ def _input(name: str, value: Json) -> Input:
         f'{name}: a string, numbers, {{"values": ..., "dtype": ...}} with dtype one of {", ".join(DTYPES)}, '
         f'{{"base64": ...}}, or an object with a value for each column, is needed, not {value!r:.80}'
     )
+
+
+def _has_arrays(label: Mapping[str, Json]) -> bool:
+    """Tell whether a label is an array that says its type, or has such by name."""
+    return any(_ARRAY & {*one} for one in (label, *label.values()) if isinstance(one, dict))
 
 
 def _named(name: str, value: Mapping[str, Json]) -> NamedTensors:

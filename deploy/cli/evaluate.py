@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,11 +99,11 @@ def evaluate(
     asks = policy is not None and asks_several(policy)
     past = _history(settings, folder, of_live, application, with_outputs=asks)
     window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
+    least = 0.0 if force else LEAST_EFFECTIVE
     if policy is None:
         assert ranking is not None
-        _show(evaluate_slates(past, ranking, window, alpha=alpha, seed=seed), alpha, as_json=as_json)
+        _show(evaluate_slates(past, ranking, window, alpha=alpha, seed=seed, least=least), alpha, as_json=as_json)
         return
-    least = 0.0 if force else LEAST_EFFECTIVE
     found = judged(past, policy, window, alpha=alpha, seed=seed, least=least, is_known_alone=known_features)
     beside = metrics_of(past, policy, window, alpha)
     if html is not None:
@@ -140,12 +139,15 @@ def _print_which(past: KnownApplication, *, as_json: bool) -> None:
 
 def _show(found: SlateEvaluation, alpha: float, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(found))
+        print_json(slates.as_json(found))
         return
     for line in slates.story(found):
         echo(line)
     echo()
-    print_table(slates.heads(alpha), slates.rows(found))
+    if rows := [*slates.rows(found)]:
+        print_table(slates.heads(alpha), rows)
+    for line in slates.refused(found):
+        echo(line)
 
 
 def _print(found: Evaluation, beside: Sequence[MetricJudgement]) -> None:
@@ -155,7 +157,7 @@ def _print(found: Evaluation, beside: Sequence[MetricJudgement]) -> None:
     if rows := words.rows(found):
         print_table(words.HEADS, rows)
         echo(words.weighed(found))
-    for line in words.refused(found):
+    for line in words.refused(found.estimates):
         echo(line)
     echo("", f"at all times at once, {1 - found.alpha:.0%}:")
     print_table(("", "loss and bounds"), words.bounds(found))

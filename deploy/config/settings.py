@@ -716,7 +716,8 @@ class ApplicationSettings(Section):
     """How an answer's loss (0 to 1) follows from the label: `zero_one`, `absolute`, `squared`, `log`, or `given`, with
     which the feedback states the loss. Or what mistakes cost: `{cost: {fraud: {ok: 40}, ok: {fraud: 1}}, unit: EUR}`,
     `{quantile: 0.9, span: [0, 300]}`, `{asymmetric: {over: 1, under: 4}, span: 50}`, `{relative: true}`, or a function
-    of yours, `my_pkg.losses:cost` ([losses.md](losses.md))."""
+    of yours, `my_pkg.losses:cost`. Of answers of several parts: `{outputs: {each: {boxes: absolute}}}`, `fields`,
+    `cosine` ([losses.md](losses.md))."""
     span: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """For losses of numbers: the error that costs 1, in the unit of the answers. Larger errors cost 1, too. By default
     it is learnt: nine of ten recent errors lie below it. Of `relative` it is 1, the whole label, and of a function of
@@ -730,7 +731,8 @@ class ApplicationSettings(Section):
     """The loss that is learnt when the window ends without feedback. By default nothing is learnt."""
     combine: Literal["weighted_vote", "mean", "median"] = "weighted_vote"
     """How the answers of several models become one, by the policy's weights. A vote treats whole numbers as labels, and
-    takes the mean of other numbers and of scores. `mean` and `median` treat all as numbers."""
+    takes the mean of other numbers and of scores. `mean` and `median` treat all as numbers, and of named tensors make
+    one answer output by output."""
     confidence_floor: float = Field(default=0.0, ge=0, le=1)
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
     of the asked models that agree with the answer; of one model that gives scores, how likely its answer is right."""
@@ -788,7 +790,8 @@ class ApplicationSettings(Section):
     """Any text. With another one every context draws anew: for a new experiment."""
     holdout: float = Field(default=0.0, ge=0, le=0.5)
     """The share of the contexts for which the policy never decides: the first of `models` answers them, whatever the
-    policy, the period and the salt are. `skysail app holdout` tells what the policy saves."""
+    policy, the period and the salt are. `skysail app holdout` tells what the policy saves. Not where the policy itself
+    answers or ranks, as `ridge` and `two_speed` do."""
     episodes: bool = False
     """Whether feedback may be about all answers of an episode: queries that name the same `episode`."""
     examination: tuple[float, ...] = ()

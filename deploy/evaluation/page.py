@@ -30,7 +30,7 @@ def page(evaluation: Evaluation) -> str:
         story=_lines(words.story(evaluation)),
         level=f"{1 - evaluation.alpha:.0%}",
         table=_table(words.HEADS, rows) if (rows := words.rows(evaluation)) else "",
-        refused=_lines((*([words.weighed(evaluation)] if rows else []), *words.refused(evaluation))),
+        refused=_lines((*([words.weighed(evaluation)] if rows else []), *words.refused(evaluation.estimates))),
         bounds=_table(("at all times at once", "loss and bounds"), words.bounds(evaluation)),
         estimates=estimates(evaluation),
         course=course(evaluation),

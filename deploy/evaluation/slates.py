@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from deploy.evaluation import words
+from policies.estimators.estimate import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +25,11 @@ def story(found: SlateEvaluation) -> Iterator[str]:
     yield f"judged by {found.drawn:,} rankings that were drawn, of {found.rankings:,} whose windows have ended"
     if found.served is not None:
         yield f"what served has earned {found.served:.4f} a ranking"
+    if found.is_of_told:
+        yield (
+            "all of this is of rankings with feedback, because those without it are not in the log: set `default_loss`,"
+            " and what is earned will be that of any ranking"
+        )
 
 
 def heads(alpha: float) -> Sequence[str]:
@@ -29,7 +38,21 @@ def heads(alpha: float) -> Sequence[str]:
 
 
 def rows(found: SlateEvaluation) -> Iterator[Sequence[str]]:
-    """Yield a row for each estimator."""
+    """Yield a row for each estimator that can say."""
     for name, each in found.estimates.items():
+        if not isinstance(each, Estimate):
+            continue
         bounds = f"{each.low:.4f} to {each.high:.4f}"
         yield name, _SAID[name], f"{each.value:.4f}", bounds, f"{each.error:.4f}", f"{each.effective:.0f}"
+
+
+def refused(found: SlateEvaluation) -> Iterator[str]:
+    """Yield which estimators cannot say, and what to do about it."""
+    yield from (lines := [*words.refused(found.estimates)])
+    if lines:
+        yield "set `shuffle` higher, or read the log when more rankings were drawn; --force shows them all the same"
+
+
+def as_json(found: SlateEvaluation) -> dict[str, Any]:
+    """Return everything as JSON values; an estimator that refused has its reason."""
+    return asdict(replace(found, estimates={})) | {"estimates": words.estimated(found.estimates)}

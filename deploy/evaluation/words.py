@@ -10,7 +10,7 @@ from policies.estimators.errors import EstimateError, TooFewError
 from policies.estimators.estimate import Estimate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streams.evaluation.evaluation import Evaluation, Interval
     from streams.evaluation.measured import MetricJudgement
@@ -36,9 +36,9 @@ def weighed(evaluation: Evaluation) -> str:
     return f"samples: effective ones; largest: weight; without support: {evaluation.unsupported:.1%} of all decisions"
 
 
-def refused(evaluation: Evaluation) -> Iterator[str]:
+def refused(estimates: Mapping[str, Estimate | EstimateError]) -> Iterator[str]:
     """Yield why estimators refused: once for all that have too few effective samples, with how many each has."""
-    refusals = {name: each for name, each in evaluation.estimates.items() if isinstance(each, EstimateError)}
+    refusals = {name: each for name, each in estimates.items() if isinstance(each, EstimateError)}
     few = {name: each for name, each in refusals.items() if isinstance(each, TooFewError)}
     if few:
         needed = next(iter(few.values())).needed
@@ -125,13 +125,17 @@ def _time(moment_us: int) -> str:
     return f"{datetime.fromtimestamp(moment_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def estimated(estimates: Mapping[str, Estimate | EstimateError]) -> dict[str, Any]:
+    """Return estimates as JSON values; of those that were refused the reason."""
+    return {
+        name: asdict(each) if isinstance(each, Estimate) else {"refused": str(each)} for name, each in estimates.items()
+    }
+
+
 def as_json(evaluation: Evaluation) -> dict[str, Any]:
     """Return everything as JSON values; an estimator that refused has its reason."""
     found = asdict(replace(evaluation, estimates={}))
-    found["estimates"] = {
-        name: asdict(each) if isinstance(each, Estimate) else {"refused": str(each)}
-        for name, each in evaluation.estimates.items()
-    }
+    found["estimates"] = estimated(evaluation.estimates)
     for name in ("served", "candidate", "difference"):
         found[name] = getattr(evaluation, name)._asdict()
     found["course"] = [{**moment._asdict(), "difference": moment.difference._asdict()} for moment in evaluation.course]

@@ -37,7 +37,7 @@ from streams.mapping.spec import TopicMapping
 from streams.operators.configuration import (
     apprentice_of,
     check,
-    check_coverage,
+    check_answering,
     check_graph,
     check_ranking,
     check_tensors,
@@ -199,7 +199,7 @@ def checked(application: Application, models: Mapping[str, Model] = NO_MODELS) -
     policy = registry.policy_of(application)
     policy.init(len(application.models))
     apprentice_of(application, policy)
-    check_coverage(application, policy)
+    check_answering(application, policy)
     check_ranking(application, policy)
     check_graph(application, policy)
     check_tensors(application, policy, models)

@@ -18,15 +18,17 @@ from policies import registry
 from policies.contract import is_answering, ranks_by
 from policies.draw import uniform
 from policies.errors import PolicyError
-from policies.estimators.estimate import Estimate, ratio, resampled
+from policies.estimators.errors import TooFewError
+from policies.estimators.estimate import LEAST_EFFECTIVE, Estimate, ratio, resampled
 from policies.estimators.log import effective
 from policies.estimators.slates import SLATE_ESTIMATORS, DrawnSlate, contributions
+from schemas.records import JoinStatus
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.replayed_states import fold_along
 from streams.operators.cold_start import started
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from policies.contract import Policy
     from schemas.records import Observation, PolicyState
@@ -48,7 +50,8 @@ class SlateEvaluation:
         rankings: that had ended, drawn ones among them.
         drawn: those by which it is judged.
         served: what the others have earned, a ranking; None = there are none.
-        estimates: what the policy would have earned, by estimator.
+        is_of_told: rankings without feedback are not in the log: all of this is of those that had some.
+        estimates: what the policy would have earned, by estimator, or why an estimator cannot say.
     """
 
     application: str
@@ -56,7 +59,8 @@ class SlateEvaluation:
     rankings: int
     drawn: int
     served: float | None
-    estimates: Mapping[str, Estimate]
+    is_of_told: bool
+    estimates: Mapping[str, Estimate | TooFewError]
 
 
 def ranking_policy(text: str) -> Policy | None:
@@ -70,9 +74,23 @@ def ranking_policy(text: str) -> Policy | None:
 
 
 def evaluate_slates(
-    history: KnownApplication, policy: Policy, window_s: float, *, alpha: float = 0.05, seed: int = 0
+    history: KnownApplication,
+    policy: Policy,
+    window_s: float,
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
+    least: float = LEAST_EFFECTIVE,
 ) -> SlateEvaluation:
     """Return what a policy would have earned in the rankings that were drawn and whose windows have ended.
+
+    Args:
+        history: what the log says.
+        policy: that ranks rows of features.
+        window_s: after which a ranking has ended.
+        alpha: what the bootstrap intervals may miss.
+        seed: of the bootstrap.
+        least: effective samples below which an estimate is refused; 0 = none is.
 
     Raises:
         EvaluationError: none was drawn.
@@ -85,9 +103,21 @@ def evaluate_slates(
     told = [seen._replace(decision=seen.decision._replace(policy=name, apprentice="")) for seen in history.observations]
     slates = [_slate(policy, name, states, drawn[row]) for row, states in fold_along(drawn, told)]
     served = [sum(_earned(seen).values()) for seen in closed if seen.ranked is not None and not seen.ranked.drawn]
-    found = _estimates(slates, alpha, seed)
+    found = _estimates(slates, alpha, seed, least)
     mean = float(np.mean(served)) if served else None
-    return SlateEvaluation(history.application, name, len(closed), len(drawn), mean, found)
+    is_of_told = _is_of_told(history, closed, window_s)
+    return SlateEvaluation(history.application, name, len(closed), len(drawn), mean, is_of_told, found)
+
+
+def _is_of_told(history: KnownApplication, closed: Sequence[Observation], window_s: float) -> bool:
+    """Tell whether rankings without feedback are missing in a log: without a default loss nothing is written of them.
+
+    Where predictions were not read, a log that has none of them counts as one from which they are missing.
+    """
+    if any(seen.status is JoinStatus.DEFAULT for seen in closed):
+        return False
+    end_us = history.until_us - int(window_s * 1e6)
+    return history.predicted_us is None or any(at_us <= end_us for at_us in history.predicted_us.values())
 
 
 def _slate(policy: Policy, name: str, states: Mapping[str, PolicyState | None], seen: Observation) -> DrawnSlate:
@@ -115,10 +145,15 @@ def _earned(seen: Observation) -> dict[int, float]:
     return {position: float(label) for position, label in told.items() if isinstance(label, int | float)}
 
 
-def _estimates(slates: list[DrawnSlate], alpha: float, seed: int) -> dict[str, Estimate]:
+def _estimates(slates: list[DrawnSlate], alpha: float, seed: int, least: float) -> dict[str, Estimate | TooFewError]:
     parts = {name: contributions(name, slates) for name in SLATE_ESTIMATORS}
-    bounds = resampled([*parts.values()], alpha, seed)
-    return {
-        name: Estimate(name, *ratio(rows), *ends, effective(rows.weights), float(rows.weights.max()), 0.0, len(slates))
-        for (name, rows), ends in zip(parts.items(), bounds, strict=True)
+    samples = {name: effective(rows.weights) for name, rows in parts.items()}
+    enough = {name: rows for name, rows in parts.items() if samples[name] >= least}
+    bounds = resampled([*enough.values()], alpha, seed) if enough else []
+    found: dict[str, Estimate | TooFewError] = {
+        name: TooFewError(samples[name], least) for name in SLATE_ESTIMATORS if name not in enough
     }
+    for (name, rows), ends in zip(enough.items(), bounds, strict=True):
+        largest = float(rows.weights.max())
+        found[name] = Estimate(name, *ratio(rows), *ends, samples[name], largest, 0.0, len(slates))
+    return {name: found[name] for name in SLATE_ESTIMATORS}

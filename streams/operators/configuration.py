@@ -104,7 +104,7 @@ class Configuration:
                 policy = registry.policy_of(application)
                 policy.init(len(application.models))
                 along = apprentice_of(application, policy)
-                check_coverage(application, policy)
+                check_answering(application, policy)
                 check_ranking(application, policy)
                 check_graph(application, policy)
             except PolicyError as error:
@@ -156,15 +156,19 @@ def apprentice_of(application: Application, policy: Policy) -> str:
     return "" if learning == policy else registry.spec(learning)
 
 
-def check_coverage(application: Application, policy: Policy) -> None:
-    """Refuse a promise where the policy answers by itself.
+def check_answering(application: Application, policy: Policy) -> None:
+    """Refuse a promise and a holdout where the policy answers by itself: its models compute features.
 
     Raises:
         PolicyError: it does, with numbers.
     """
-    is_promised = application.coverage > 0.0
+    if not is_answering(policy):
+        return
+    require(not application.coverage, f"coverage is of models' answers, and {policy.name} answers numbers")
     require(
-        not (is_promised and is_answering(policy)), f"coverage is of models' answers, and {policy.name} answers numbers"
+        not application.holdout,
+        f"holdout is answered by the first model, and {policy.name} answers and ranks itself: leave it out, or compare"
+        " two applications",
     )
 
 
@@ -183,14 +187,30 @@ def check_tensors(application: Application, policy: Policy, models: Mapping[str,
     if not several:
         return
     answers = f"{', '.join(several)} answers several tensors"
+    is_averaged = application.combine != VOTE and _is_ensemble(policy)
     require(
-        registry.asks_one(registry.spec(policy)),
+        is_averaged or registry.asks_one(registry.spec(policy)),
         f"{answers}, and {policy.name} makes one answer of several models': take a policy that asks one model, such as"
-        " `single` or `exp3`, or package one tensor as `scores` or `value`",
+        " `single` or `exp3`, or `exp4` with `combine: mean` or `median`",
     )
     require(not application.coverage, f"{answers}, and coverage is of one label or number: leave it out")
-    kind = rule(application.loss).kind
-    require(kind not in ("log", "cost"), f"{answers}, and the loss `{kind}` is of one model's classes: take another")
+    judged = rule(application.loss)
+    require(
+        judged.kind not in ("log", "cost"),
+        f"{answers}, and the loss `{judged.kind}` is of one model's classes: take `outputs`, with a loss of each",
+    )
+    for name in several:
+        lacking = {*judged.outputs} - {form.name for form in models[name].outputs}
+        require(
+            not lacking,
+            f"the loss `outputs` judges {', '.join(sorted(lacking))}, and {name} answers"
+            f" {', '.join(form.name for form in models[name].outputs)}",
+        )
+
+
+def _is_ensemble(policy: Policy) -> bool:
+    """Tell whether a policy asks all models once, and their answers are combined as the application says."""
+    return policy.full_information and not (is_answering(policy) or comes_from_outside(policy))
 
 
 def check_ranking(application: Application, policy: Policy) -> None:

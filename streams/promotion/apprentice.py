@@ -3,7 +3,8 @@
 Each observation first judges the apprentice, then teaches it, as the learner does. Where the serving policy asked one
 model, the apprentice's loss is estimated (`policy_difference`). Where nothing is known of the model itself, as its
 answer was decoded or an input refused, the served answer's loss is taken: it would have been served all the same.
-Queries of which nothing can be told are counted, and the bounds allow for them: each may have been anything.
+Queries of which nothing can be told are counted, and the bounds allow for them: each may have been anything. Those of
+contexts that are held out are none of either policy's: they judge and teach nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from streams.operators.learn.bounds import LessonCounts
 from streams.operators.learn.fold import checked, taught
 from streams.operators.weighing import weighed
 from streams.promotion.persons import Units
-from streams.promotion.policy_difference import PolicyComparison, PolicyDifference
+from streams.promotion.policy_difference import PolicyDifference, UnitComparison
 from streams.promotion.serving_losses import served_loss
+from streams.topology import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +71,7 @@ class ApprenticeEvidence:
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
         self._difference = PolicyDifference()
-        self._units: Units[list[PolicyComparison]] = Units(list)
+        self._units = Units(UnitComparison)
         self._metrics = {one.metric: PolicyDifference() for one in metrics}
         self._wanted: OrderedDict[str, tuple[float, ...]] = OrderedDict()  # by query, where there are metrics
 
@@ -78,7 +80,7 @@ class ApprenticeEvidence:
         if seen.application != self._application:
             return
         reach = self._counts.reach(seen, timestamp_us)  # of every lesson, as the learner counts them
-        if self._learns_along and seen.decision.apprentice != self._spec:
+        if not self._learns_from(seen.decision):
             return
         its = lesson(seen, self._spec)
         try:
@@ -99,8 +101,9 @@ class ApprenticeEvidence:
     def measure(self, seen: Measurement, timestamp_us: int) -> None:
         """Judge the apprentice by what metrics came to on one query; one that asked several models tells nothing."""
         decision = seen.decision
-        learns = not self._learns_along or decision.apprentice == self._spec
-        if seen.application != self._application or decision.policy != self._incumbent or not learns:
+        if seen.application != self._application or decision.policy != self._incumbent:
+            return
+        if not self._learns_from(decision):
             return
         try:
             wanted = self._would(seen.query_id, decision)
@@ -113,6 +116,10 @@ class ApprenticeEvidence:
                 own.estimate(decision.chosen[0], value.loss, wanted, decision.propensities)
             elif own is not None:
                 own.leave_out()
+
+    def _learns_from(self, decision: Decision) -> bool:
+        """Tell whether a decision is one of those along which the apprentice learns."""
+        return not is_held_out(decision.state) and (not self._learns_along or decision.apprentice == self._spec)
 
     def _would(self, query_id: str, decision: Decision) -> tuple[float, ...]:
         """Return what the apprentice would have done before a query's label had taught it anything."""
@@ -133,7 +140,7 @@ class ApprenticeEvidence:
         decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen.decision)
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
-        unit: list[PolicyComparison] | None = None
+        unit: UnitComparison | None = None
         if seen.drawn:  # what one context costs under one draw is one value, see `persons`
             for closed in self._units.close(now_us):
                 self._difference.add_unit(closed)

@@ -6,6 +6,9 @@ its first hour. Later losses under the same draw tell no more about the draw, an
 the context is drawn anew, and is a unit of its own again.
 
     first loss ── one hour ──▶ closed: its mean is one value          kept: which units were, `MOST_UNITS` of them
+
+Where more than `MOST_OPEN` ask within an hour, those who began first are closed sooner. When that is follows from how
+many others have come, and from nothing that they cost.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 UNIT_US: Final = 3_600_000_000
 # Of an application, at about 100 bytes each. With more, those closed longest ago may count once more.
 MOST_UNITS: Final = 200_000
+# Of an application, at about half a KiB each.
+MOST_OPEN: Final = 20_000
 U = TypeVar("U")
 
 
@@ -36,7 +41,7 @@ class Units(Generic[U]):
     """Units of one application, in order of their first losses; those of a partition come in its order.
 
     Args:
-        make: returns what gathers the losses of one.
+        make: returns what gathers the losses of one, in as many bytes however many there are.
     """
 
     __slots__ = ("_closed", "_make", "_open")
@@ -57,10 +62,10 @@ class Units(Generic[U]):
         return found.content
 
     def close(self, timestamp_us: int) -> Iterator[U]:
-        """Close and yield units that began an hour before."""
+        """Close and yield units that began an hour before, and the oldest of too many."""
         while self._open:
             key, first = next(iter(self._open.items()))
-            if timestamp_us - first.begun_us < UNIT_US:
+            if timestamp_us - first.begun_us < UNIT_US and len(self._open) <= MOST_OPEN:
                 return
             del self._open[key]
             self._closed[key] = None

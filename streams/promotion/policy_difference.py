@@ -13,6 +13,7 @@ Source of the weights: Dudik, Langford and Li, Doubly robust policy evaluation a
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
@@ -39,11 +40,29 @@ class PolicyComparison(NamedTuple):
     part: float
 
 
-def _together(unit: Sequence[PolicyComparison]) -> PolicyComparison:
-    """Return the comparisons of one unit as one: their mean, within the widest of their ranges."""
-    value, _, _, weight, loss, own, part = [sum(column) / len(unit) for column in zip(*unit, strict=True)]
-    least, most = min(each.least for each in unit), max(each.most for each in unit)
-    return PolicyComparison(value, least, most, weight, loss, own, part)
+class UnitComparison:
+    """The comparisons of one unit, see `persons`, as one: their mean, within the widest of their ranges."""
+
+    __slots__ = ("_count", "_sums")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._sums = PolicyComparison(0.0, inf, -inf, 0.0, 0.0, 0.0, 0.0)
+
+    def add(self, found: PolicyComparison) -> None:
+        """Take one more."""
+        self._count += 1
+        sums = [one + another for one, another in zip(self._sums, found, strict=True)]
+        least, most = min(self._sums.least, found.least), max(self._sums.most, found.most)
+        self._sums = PolicyComparison(*sums)._replace(least=least, most=most)
+
+    @property
+    def mean(self) -> PolicyComparison | None:
+        """All together; None if there are none."""
+        if not self._count:
+            return None
+        least, most = self._sums.least, self._sums.most
+        return PolicyComparison(*[each / self._count for each in self._sums])._replace(least=least, most=most)
 
 
 class PolicyDifference:
@@ -67,7 +86,7 @@ class PolicyDifference:
         losses: Sequence[float | None],
         wanted: Sequence[float],
         part: float = 1.0,
-        unit: list[PolicyComparison] | None = None,
+        unit: UnitComparison | None = None,
     ) -> None:
         """Compare where all models were asked; if none has anything to tell, whoever is asked would cost the same.
 
@@ -92,7 +111,7 @@ class PolicyDifference:
         wanted: Sequence[float],
         logged: Sequence[float],
         part: float = 1.0,
-        unit: list[PolicyComparison] | None = None,
+        unit: UnitComparison | None = None,
     ) -> None:
         """Compare where one model was asked, by how likely either would have asked it; the last two as in `compare`."""
         if logged[arm] < LEAST_SHARE:
@@ -108,14 +127,14 @@ class PolicyDifference:
         found = PolicyComparison(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value, part)
         self._put(found, unit)
 
-    def add_unit(self, unit: Sequence[PolicyComparison]) -> None:
+    def add_unit(self, unit: UnitComparison) -> None:
         """Count what was gathered as one."""
-        if unit:
-            self._put(_together(unit), None)
+        if (mean := unit.mean) is not None:
+            self._put(mean, None)
 
-    def _put(self, found: PolicyComparison, unit: list[PolicyComparison] | None) -> None:
+    def _put(self, found: PolicyComparison, unit: UnitComparison | None) -> None:
         if unit is not None:
-            unit.append(found)
+            unit.add(found)
             return
         self._difference.add(found.value, found.least, found.most)
         self._weights += found.weight

@@ -1,7 +1,7 @@
 """What the policies that serve cost: the mean loss of each application's, with bounds that hold at all times at once.
 
 A policy's mean begins with the first of its decisions that is later than any of the policy before. Answers of other
-policies, whose feedback is still coming, do not count.
+policies, whose feedback is still coming, do not count, nor do those to contexts that are held out of the policy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.weighing import weighed
 from streams.promotion.trail import Trail
+from streams.topology import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +88,7 @@ class ServingLosses:
     def observe(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation, each once."""
         loss, policy, name = served_loss(weighed(seen)), seen.decision.policy, seen.application
-        if loss is None:
+        if loss is None or is_held_out(seen.decision.state):
             return
         served = self._applications.get(name)
         if served is None or (served.policy != policy and seen.predicted_us > served.newest_us):

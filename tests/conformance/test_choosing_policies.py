@@ -11,7 +11,7 @@ import pytest
 
 from policies.contract import Answering, Choose, chooses_among, has_shared_prior, is_answering, is_choosing
 from policies.lessons import Lesson
-from policies.registry import POLICIES, create, parse, spec
+from policies.registry import POLICIES, create, given, parse, spec
 from schemas.records import Tensor
 
 if TYPE_CHECKING:
@@ -23,10 +23,11 @@ EXTREMES = (0.0, -0.0, 1.0, -1.0, 1e-30, 1e30, -1e30, 1e300)
 ANSWERS: tuple[Value | None, ...] = (None, 0, 3, 4, -1, 1.0, "2", True, 10**30)
 
 
-@pytest.fixture(params=sorted(name for name in POLICIES if is_choosing(create(name))))
+@pytest.fixture(params=[*sorted(name for name in POLICIES if is_choosing(create(name))), "two_speed(together=2)"])
 def policy(request: pytest.FixtureRequest) -> Answering:
     """Each such policy with two features and four items."""
-    made: Policy = create(request.param, {"features": 2, "items": ITEMS})
+    name, parameters = given(request.param)
+    made: Policy = create(name, {"features": 2, "items": ITEMS} | parameters)
     assert is_answering(made)
     return made
 

@@ -51,6 +51,7 @@ STATES = {
     "timely": "0eca3204c060cdaf",
     "timely(least=1)": "0eca3204c060cdaf",
     "two_speed": "fb220bb951151b97",
+    "two_speed(features=4,together=3)": "771e9ba4687996e7",
     "ucb1": "0733e22a139749b1",
 }
 # The C library's logarithm and exponential differ between machines in the last bit.

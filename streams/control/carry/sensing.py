@@ -61,7 +61,7 @@ class Sensing:
         self._load()
         try:
             for topic in (topics.PREDICTIONS, topics.QUERIES):
-                self._take(await self._recent.last(topic, ROUND), now_us)
+                await self._take(await self._recent.last(topic, ROUND), now_us)
         except StreamError as fault:
             _log.warning("inputs and outputs are not compared with those before: %s", fault)
             return
@@ -79,16 +79,31 @@ class Sensing:
                 if key.startswith(_KEY):
                     self.watch.load(key.removeprefix(_KEY), text)
 
-    def _take(self, records: Sequence[Record], now_us: int) -> None:
-        for record in records:
-            place = record.topic, record.partition
-            if record.offset < self._read.get(place, 0) or record.value is None:
-                continue
-            self._read[place] = record.offset + 1
+    async def _take(self, records: Sequence[Record], now_us: int) -> None:
+        """Take those that were not read, in whatever order senders' clocks have put them."""
+        for record in self._unread(records):
             try:
-                if record.topic == topics.QUERIES:
-                    self.watch.query(self._codec.decode(Query, record.value), now_us)
-                else:
-                    self.watch.prediction(self._codec.decode(Prediction, record.value), now_us)
+                self._take_one(record, now_us)
             except DecodeError:  # its reader makes it a dead letter
                 continue
+            except Exception as fault:  # noqa: BLE001  # whatever a client sent, others are followed
+                _log.debug("a record of %s has no columns: %r", record.topic, fault)
+            await asyncio.sleep(0)
+
+    def _unread(self, records: Sequence[Record]) -> list[Record]:
+        """Return the records behind those of earlier rounds; all, where a topic was made anew meanwhile."""
+        ends: dict[tuple[str, int], int] = {}
+        for record in records:
+            place = record.topic, record.partition
+            ends[place] = max(ends.get(place, 0), record.offset + 1)
+        starts = {place: read if (read := self._read.get(place, 0)) <= end else 0 for place, end in ends.items()}
+        self._read |= ends
+        return [record for record in records if record.offset >= starts[record.topic, record.partition]]
+
+    def _take_one(self, record: Record, now_us: int) -> None:
+        if record.value is None:
+            return
+        if record.topic == topics.QUERIES:
+            self.watch.query(self._codec.decode(Query, record.value), now_us)
+        else:
+            self.watch.prediction(self._codec.decode(Prediction, record.value), now_us)

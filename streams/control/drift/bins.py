@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf, nextafter
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,8 @@ class Bins:
     """The bins of a column.
 
     Attributes:
-        edges: of numbers, at fifths of the first ones; a value falls into the first bin whose edge is not below it.
+        edges: of numbers, at fifths of the first ones; a value falls into the first bin whose edge is not below it. A
+            number that several fifths share has a bin of its own, so that what falls below it is seen.
         words: of words, the most frequent ones; all others share the bin behind them.
         middle: the median of the first numbers.
     """
@@ -51,8 +53,9 @@ def bins_of(first: Sequence[Reading]) -> Bins:
         return Bins(words=tuple([word for word, _ in words.most_common(VALUES - 1)]))
     if not numbers:
         return Bins()
-    edges = {numbers[len(numbers) * fifth // VALUES] for fifth in range(1, VALUES)}
-    return Bins(tuple(sorted(edges)), (), median(numbers))
+    fifths = Counter([numbers[len(numbers) * fifth // VALUES] for fifth in range(1, VALUES)])
+    below = [nextafter(edge, -inf) for edge, times in fifths.items() if times > 1]
+    return Bins(tuple(sorted({*fifths, *below})), (), median(numbers))
 
 
 @dataclass(slots=True)

@@ -41,6 +41,11 @@ def of_query(query: Query) -> dict[DriftColumn, Reading]:
     return {DriftColumn("", name): value for name, value in found.items()}
 
 
+def worded(value: object) -> str:
+    """Return a word or a name as it may be shown: short, and without halves of characters, which no JSON may have."""
+    return str(value)[:_LONGEST].encode("utf-8", "replace").decode()
+
+
 def of_prediction(made: Prediction) -> dict[DriftColumn, Reading]:
     """Return the columns of what was answered, and of what each model said."""
     found: dict[DriftColumn, Reading] = {}
@@ -61,7 +66,7 @@ def _of_input(given: Input) -> Iterator[tuple[str, Reading]]:
         return
     if isinstance(given, str) and given.startswith("{") and (row := _row(given)) is not None:
         for name in sorted(row)[:MOST_OF_ARRAY]:
-            yield name[:_LONGEST], _of_cell(row[name])
+            yield worded(name), _of_cell(row[name])
         return
     yield "input length", float(len(given))
 
@@ -70,7 +75,7 @@ def _of_array(name: str, given: Tensor | NamedTensors) -> Iterator[tuple[str, Re
     array: NDArray[Any] = given.numpy()
     if array.dtype.names is not None:
         for field in array.dtype.names[:MOST_OF_ARRAY]:
-            yield from _sums(field[:_LONGEST], array[field])
+            yield from _sums(worded(field), array[field])
     elif array.dtype.kind in "biuf":
         yield from _sums(name, array)
 
@@ -94,19 +99,19 @@ def _of_value(name: str, value: Value | None) -> Iterator[tuple[str, Reading]]:
     elif isinstance(value, float):
         yield name, _number(value)
     else:
-        yield name, None if value is None else str(value)[:_LONGEST]
+        yield name, None if value is None else worded(value)
 
 
 def _of_cell(value: object) -> Reading:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _number(value)
-    return None if value is None else str(value)[:_LONGEST]
+    return None if value is None else worded(value)
 
 
 def _row(text: str) -> Mapping[str, object] | None:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deep
         return None
     return found if isinstance(found, dict) else None
 

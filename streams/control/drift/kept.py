@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from streams.control.drift.bins import BINS, Bins, ColumnBins
-from streams.control.drift.columns import DriftColumn
+from streams.control.drift.columns import DriftColumn, worded
 from streams.control.drift.trail import HOURS, MOST_COLUMNS, DriftTrail
 
 if TYPE_CHECKING:
@@ -49,5 +49,5 @@ def unpacked(text: str) -> DriftTrail:
 def _column(
     model: str, name: str, edges: Sequence[float], words: Sequence[str], middle: float | None
 ) -> tuple[DriftColumn, ColumnBins]:
-    bins = Bins(tuple([float(edge) for edge in edges]), tuple([str(word) for word in words]), middle)
-    return DriftColumn(str(model), str(name)), ColumnBins(bins=bins)
+    bins = Bins(tuple([float(edge) for edge in edges]), tuple([worded(word) for word in words]), middle)
+    return DriftColumn(worded(model), worded(name)), ColumnBins(bins=bins)

@@ -57,7 +57,13 @@ def headers(metadata: Iterable[tuple[str, str | bytes]]) -> list[tuple[bytes, by
 
 
 def model_path(name: str, version: str, what: str = "") -> str:
-    """Return the path of a model, or of something of it."""
+    """Return the path of a model, or of something of it.
+
+    Raises:
+        RequestRefusedError: the call names none, or writes a path.
+    """
+    if not name or "/" in name or "/" in version:
+        raise RequestRefusedError(400, "give the application as the model's name; neither it nor a version has a slash")
     return f"/v2/models/{name}{f'/versions/{version}' if version else ''}{what}"
 
 

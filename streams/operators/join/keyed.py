@@ -12,6 +12,7 @@ first; so feedback that is read again after a crash becomes the same record, and
     keyed feedback                               outcome
     on an answer that is young enough            one `Feedback`, in the same partition
     on an episode                                one for each such answer
+    on one of more than `MOST_OF_EPISODE`        dead letter, cause `long_episode`: none of them learns
     on none                                      skipped, counted as `no_answer`
     on an application that has no such feedback  dead letter, cause `not_keyed`
     without room to wait                         dead letter, cause `over_limit`
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -49,9 +50,11 @@ _ENTRY_BYTES: Final = 400
 _SETTLED_US: Final = 1_000_000
 _AGAIN_US: Final = 500_000  # as often as roles tell how much is unread
 
+MOST_OF_EPISODE: Final = 1_000  # answers: one record becomes as many, and holds up its partition so long
 _EPISODE: Final = "\x1f"  # before the name of an episode, which is no context
 
 _NO_ROOM: Final = "too much feedback waits for the predictions of its time; is `predictions` read?"
+_LONG_EPISODE: Final = f"the episode has {{}} answers, more than {MOST_OF_EPISODE}: name a new one for each visit"
 
 
 class _LastAnswer(NamedTuple):
@@ -100,7 +103,8 @@ class KeyedAnswers:
     def of_episode(self, told: KeyedFeedback, at_us: int) -> list[_LastAnswer]:
         """Return all answers of an episode by a time that are not too old."""
         known = self.answers.get((told.application, _EPISODE + told.episode), ())
-        return [found for found in known if at_us - told.within_us <= found.at_us <= at_us]
+        first = bisect_left(known, at_us - told.within_us, key=_time)
+        return list(known[first : bisect_right(known, at_us, key=_time)])
 
     def forget(self) -> None:
         """Forget the answer that was read first."""
@@ -224,13 +228,16 @@ class KeyedFeedbackIndex:
             "keyed_forgotten_total": float(self._forgotten),
         }
 
-    def _found(self, waiting: _WaitingFeedback, its: KeyedAnswers) -> list[Emit | Skip]:
+    def _found(self, waiting: _WaitingFeedback, its: KeyedAnswers) -> list[Emit | Skip | DeadLetter]:
         record, told = waiting.record, waiting.told
         last = None if told.episode else its.last(told, waiting.at_us)
         found = its.of_episode(told, waiting.at_us) if told.episode else [] if last is None else [last]
         if not found:
             self._counters["keyed_total", "outcome", "no_answer"] += 1
             return [Skip((record.position,), "no_answer")]
+        if len(found) > MOST_OF_EPISODE:
+            self._counters["keyed_total", "outcome", "long_episode"] += 1
+            return [DeadLetter(record, "long_episode", _LONG_EPISODE.format(len(found)))]
         self._counters["keyed_total", "outcome", "found"] += 1
         made = [self._about(answer, waiting) for answer in found]
         return [*[each._replace(is_part=True) for each in made[:-1]], made[-1]._replace(completes=(record.position,))]

@@ -19,7 +19,7 @@ tells copies by query and metric. Where no application has metrics, nothing is h
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from policies.metrics import FEEDBACK, LATENCY, PRICE, loss_of, price_of
 from schemas import topics
@@ -28,7 +28,9 @@ from schemas.framing import peek_texts
 from schemas.records import Measurement, Measurements, MetricValue, Outcome, Prediction
 from streams.operators.contract import Emit, Skip
 from streams.operators.join.buffer import feedback_bytes
+from streams.operators.join.held import HeldQueries, HeldQuery
 from streams.operators.statistics import Counters
+from streams.topology import is_held_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,21 +44,12 @@ if TYPE_CHECKING:
     from streams.operators.join.shared_buffer import SharedBuffer
     from streams.operators.join.terms import ApplicationTerms
 
-MOST_HELD: Final = 200_000  # queries that wait for metric feedback; beyond that the first are forgotten
 _AT_ONCE: Final = 128  # windows that end in one call; the rest is due at once
 _MS_US: Final = 1_000.0
 _NOT_DRAWN: Final = (Outcome.OVERLOADED, Outcome.UNKNOWN_VERSION)
 _UNMATCHED: Final = "no answer with this query id was seen that its application's metrics could be told of"
 _LATE: Final = "the window had ended, or the query is of an application without metrics that are told"
 _NO_ROOM: Final = "no answer with this query id was seen yet, and there is no room to wait for it (joiner.early_mib)"
-
-
-class _HeldQuery(NamedTuple):
-    """A query about which metrics may be told."""
-
-    about: Measurement  # without values
-    end_us: int
-    told: list[str]  # names of metrics; an empty set would take 160 bytes more
 
 
 class MeasuredQueries:
@@ -90,8 +83,7 @@ class MeasuredQueries:
         self._early_us = early_us
         self._room = room
         self._metrics: dict[str, tuple[Metric, ...]] = {}  # by application that has some
-        self._held: dict[tuple[int, str], _HeldQuery] = {}  # by partition and query, the first ones first
-        self._due: list[tuple[int, int, str]] = []  # a heap: when windows end
+        self._held = HeldQueries()
         self._early: dict[tuple[int, str], list[tuple[Record, MetricFeedback]]] = {}
         self._early_due: list[tuple[int, int, str]] = []  # a heap: until when feedback waits
         self._counters = Counters()
@@ -118,7 +110,7 @@ class MeasuredQueries:
             if record.offset >= partition.start and (values := _measured(metrics, prediction)):
                 made.append(about._replace(values=values))
             if any(metric.of == FEEDBACK for metric in metrics):
-                self._hold(partition.number, about, now_us, effects)
+                self._hold(partition.number, about, len(record.value or b""), now_us, effects)
         self._emit(made, effects)
 
     def take(self, record: Record, told: MetricFeedback, partition: JoinBuffer, now_us: int, effects: Effects) -> None:
@@ -146,12 +138,11 @@ class MeasuredQueries:
         """
         made: list[Measurement] = []
         for _ in range(_AT_ONCE):
-            if not self._due or self._due[0][0] > ended_us.get(self._due[0][1], now_us):
+            held = self._held.ended(ended_us, now_us)
+            if held is None:
                 break
-            end_us, number, query_id = heapq.heappop(self._due)
-            held = self._held.pop((number, query_id), None)
-            if held is not None and (values := self._absent(held)):
-                made.append(held.about._replace(values=values, measured_us=end_us))
+            if values := self._absent(held):
+                made.append(held.about._replace(values=values, measured_us=held.end_us))
         self._emit(made, effects)
         while self._early_due and self._early_due[0][0] <= now_us:
             _, number, query_id = heapq.heappop(self._early_due)
@@ -160,18 +151,16 @@ class MeasuredQueries:
 
     def next_due(self) -> int | None:
         """Return when to look again; None where nothing is held."""
-        return min((due[0][0] for due in (self._due, self._early_due) if due), default=None)
+        dues = self._held.next_due(), self._early_due[0][0] if self._early_due else None
+        return min((due for due in dues if due is not None), default=None)
 
     def forget_partitions(self, numbers: Iterable[int]) -> None:
         """Drop what is held of partitions that are another's now: it reads it again."""
         gone = {*numbers}
         for number, query_id in [place for place in self._early if place[0] in gone]:
             self._pop_early(number, query_id)
-        self._held = {place: held for place, held in self._held.items() if place[0] not in gone}
-        self._due, self._early_due = [
-            [one for one in due if one[1] not in gone] for due in (self._due, self._early_due)
-        ]
-        heapq.heapify(self._due)
+        self._held.forget_partitions(gone)
+        self._early_due = [one for one in self._early_due if one[1] not in gone]
         heapq.heapify(self._early_due)
 
     def statistics(self) -> Mapping[str, float]:
@@ -185,7 +174,9 @@ class MeasuredQueries:
         return Measurement(*who, decision, (), self._versions(prediction), answered_us, answered_us)
 
     def _versions(self, prediction: Prediction) -> tuple[str, ...]:
-        """Return the versions that were drawn, as the joiner has it of losses."""
+        """Return the versions that were drawn, as the joiner has it of losses; none for who is held out."""
+        if prediction.decision is None or is_held_out(prediction.decision.state):
+            return ()
         models, deployed = self._configuration.models, self._configuration.applications[prediction.application]
         return tuple(
             [
@@ -199,21 +190,20 @@ class MeasuredQueries:
             ]
         )
 
-    def _hold(self, number: int, about: Measurement, now_us: int, effects: Effects) -> None:
+    def _hold(self, number: int, about: Measurement, size: int, now_us: int, effects: Effects) -> None:
         place = number, about.query_id
-        if place in self._held:
+        if self._held.get(place) is not None:
             return
         window_us = self._terms.of(about.application).window_us
         end_us = max(about.predicted_us + window_us, now_us + min(window_us, self._early_us))
-        held = self._held[place] = _HeldQuery(about, end_us, [])
-        heapq.heappush(self._due, (end_us, *place))
+        held = HeldQuery(about, end_us, [], size)
+        self._held.hold(place, held)
         for record, told in self._pop_early(*place):
             self._tell(record, told, held, effects)
-        while len(self._held) > MOST_HELD:
-            self._held.pop(next(iter(self._held)))
+        for _ in self._held.surplus():
             self._counters["metrics_forgotten_total",] += 1
 
-    def _tell(self, record: Record, told: MetricFeedback, held: _HeldQuery, effects: Effects) -> None:
+    def _tell(self, record: Record, told: MetricFeedback, held: HeldQuery, effects: Effects) -> None:
         """Measure what was told about a query that is held."""
         application = held.about.application
         found = [metric for metric in self._metrics.get(application, ()) if metric.name == told.metric]
@@ -231,7 +221,7 @@ class MeasuredQueries:
             seen = held.about._replace(values=(value,), measured_us=told.sent_us or record.timestamp_us)
             self._emit([seen], effects, record)
 
-    def _absent(self, held: _HeldQuery) -> tuple[MetricValue, ...]:
+    def _absent(self, held: HeldQuery) -> tuple[MetricValue, ...]:
         """Return the values of metrics of which nothing was told."""
         metrics = self._metrics.get(held.about.application, ())
         return tuple([_value(m, m.absent) for m in metrics if m.absent is not None and m.name not in held.told])

@@ -19,6 +19,7 @@ from policies.contract import OwnAnswer, Reading, chooses_among, is_choosing, ra
 from policies.draw import uniform
 from policies.errors import PolicyError
 from schemas import topics
+from schemas.inputs import are_rankable
 from schemas.records import ModelOutput, NamedTensors, Outcome, Prediction, Ranked, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN, candidate_width
 from streams.operators.selection.dispatch import version_asked
@@ -282,7 +283,7 @@ def _read(
             return answered(query, now_us, Status.DEFAULT, "not_ranked", default, 0.0, tuple(asked.values()))
         found = _chosen(query, lookups, read, computed, items)
     else:
-        found = read(computed, query.features, uniform(query.query_id, "item")), (), None
+        found = read(computed, query.features, uniform(query.arm_id, "item")), (), None
     reading, best, named = found
     for arm, output in ok.items():
         if arm in reading.answers:
@@ -317,7 +318,7 @@ def _chosen(
     if not items:
         return Reading(None, 0.0, {}), (), None
     places = [place for place, item in enumerate(items) if item >= 0]
-    u = uniform(query.query_id, "item")
+    u = uniform(query.arm_id, "item")
     reading, best = read.among([items[place] for place in places], computed, query.features, lookups.top, u)
     if not best:
         return reading, (), None
@@ -358,8 +359,11 @@ def ranked(query: Pending, arms: Arms, now_us: int) -> Prediction | None:
         return None
     if query.application is not None and query.application.crosses:
         rows = with_crosses(rows, query.features, query.application, ranks_by(arms.policy))
+        if not are_rankable(*rows.shape):  # crosses have made them wider
+            query.message = query.message or too_many(query)
+            return None
     try:
-        found = arms.read.rank(rows, lookups.top, uniform(query.query_id, "rank"))
+        found = arms.read.rank(rows, lookups.top, uniform(query.arm_id, "rank"))
     except PolicyError as error:
         query.message = query.message or str(error)
         return None
@@ -388,11 +392,21 @@ def not_ranked(query: Pending, arms: Arms) -> str:
         return f"the policy {policy} ranks candidates of {width} features, and these have {rows.shape[-1]}"
     found = 0 if query.application is None else candidate_width(query.application)
     if found:
-        return f"{len(query.ids)} candidates of {found} features are too many to be ranked at once: name fewer"
+        return too_many(query)
     return (
         "the candidates are ids, and the application has no source of features whose key is candidate: give it one"
         f" under `sources`, or send rows of {width} features"
     )
+
+
+def too_many(query: Pending) -> str:
+    """Say that a query has more candidates than can be ranked at once."""
+    application, rows = query.application, query.candidates
+    found = candidate_width(application) if application is not None else 0
+    width = found or (rows.shape[-1] if isinstance(rows, Tensor) else 0)
+    count = rows.shape[0] if isinstance(rows, Tensor) else len(query.ids)
+    shorter = ", or by shorter ids" if query.ids else ""
+    return f"{count} candidates of {width} features are too many to be ranked at once: name fewer{shorter}"
 
 
 def _asked(query: Pending, models: Mapping[str, Model]) -> dict[int, ModelOutput]:

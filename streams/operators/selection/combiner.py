@@ -19,7 +19,7 @@ from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
 from streams.operators.promises import promised
-from streams.operators.selection.answer import Substitutes, missing_of, not_ranked, predicted, ranked
+from streams.operators.selection.answer import Substitutes, missing_of, not_ranked, predicted, ranked, too_many
 from streams.operators.selection.latencies import Latencies
 from streams.operators.selection.pending import Origin
 from streams.operators.statistics import Durations
@@ -299,11 +299,16 @@ class Combiner:
         if prediction is None:
             query.message = query.message or not_ranked(query, arms)
             return self.answer(query, now_us, "not_ranked")
+        try:
+            value = self._codec.encode(prediction)
+        except SchemaError:  # the ids and features of many candidates
+            query.decision, query.message = None, too_many(query)
+            return self.answer(query, now_us, "not_ranked")
         name = query.application_name
         self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += 1
         self._durations.add(name, (now_us - query.sent_us,), now_us)
         self.answers[name] += 1
-        return self._emit(query, self._codec.encode(prediction), Status.COMPLETE, now_us)
+        return self._emit(query, value, Status.COMPLETE, now_us)
 
     def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:
         """Send outputs that come after their answers to the joiner; they count for substitutes, too."""

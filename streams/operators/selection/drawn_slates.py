@@ -1,6 +1,7 @@
 """Rankings whose places are all drawn evenly, for a share of the queries: by these, other rankings can be judged.
 
-Draws follow from the query's id alone, so a replay makes the same ones.
+Draws follow from the query's id alone, so a replay makes the same ones. That is so where who asks draws everything
+else (`assign`), too: nobody is shown drawn rankings alone, and each is evidence of its own.
 """
 
 from __future__ import annotations

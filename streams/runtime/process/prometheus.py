@@ -83,7 +83,7 @@ MEANINGS: Final = {
     "keyed_bytes": "what these take",
     "keyed_waiting": "feedback by key that waits until the predictions of its time have been read",
     "keyed_forgotten_total": "last answers that were forgotten before their windows ended, as there was no room",
-    "keyed_total": "feedback by key, by whether an answer was found",
+    "keyed_total": "feedback by key, by whether an answer was found, or so many that it is refused (`long_episode`)",
     "measured_total": "values of metrics that were measured or told, by application and metric",
     "metrics_forgotten_total": "answers that were forgotten before their windows ended, as too many wait for metrics",
     "metrics_waiting": "answers whose metrics may still be told",

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policies.combine import MEAN, MEDIAN, agrees, combine
+from policies.confidence import confidence_of
 from policies.errors import PolicyError
-from schemas.records import NamedTensors, Tensor
+from schemas.records import ModelOutput, NamedTensors, Outcome, Tensor
+
+if TYPE_CHECKING:
+    from schemas.records import Value
+
+
+def tensors(boxes: list[float], label: int) -> NamedTensors:
+    """Return an answer of two tensors."""
+    return NamedTensors.named({"a": np.array(boxes), "n": np.array(label)})
 
 
 def test_vote_goes_to_the_label_with_most_weight() -> None:
@@ -43,14 +56,64 @@ def test_a_lone_answer_is_passed_on_untouched() -> None:
     assert combine({0: 0.0}, {0: "a"}) == ("a", 1.0)
 
 
-@pytest.mark.parametrize("how", ["weighted_vote", MEAN, MEDIAN])
-def test_named_tensors_are_voted_on(how: str) -> None:
+def test_named_tensors_are_voted_on() -> None:
     """Equal ones count together, and nothing is averaged."""
-    one, other = (NamedTensors.named({"a": np.array([number]), "b": np.zeros(2)}) for number in (1, 2))
-    answer, confidence = combine({0: 0.4, 1: 0.3, 2: 0.3}, {0: one, 1: other, 2: other}, how)
+    one, other = (tensors([float(number)], 1) for number in (1, 2))
+    answer, confidence = combine({0: 0.4, 1: 0.3, 2: 0.3}, {0: one, 1: other, 2: other})
     assert (answer, confidence) == (other, pytest.approx(0.6))
     assert agrees(other, answer)
     assert not agrees(one, answer)
+
+
+@pytest.mark.parametrize(("how", "boxes"), [(MEAN, [1.03, 2.0]), (MEDIAN, [1.0, 2.0])])
+def test_named_tensors_are_averaged_output_by_output_where_the_application_says_so(
+    how: str, boxes: list[float]
+) -> None:
+    """Fractions have a middle, whole numbers a vote; who is near in all of them agrees."""
+    answers: dict[int, Value] = {0: tensors([1.0, 2.0], 7), 1: tensors([1.0, 2.0], 3), 2: tensors([1.1, 2.0], 7)}
+    answer, confidence = combine({0: 0.4, 1: 0.3, 2: 0.3}, answers, how)
+    assert isinstance(answer, NamedTensors)
+    assert answer.dtype == answers[0].dtype  # type: ignore[union-attr]
+    assert answer.arrays()["a"] == pytest.approx(np.array(boxes))
+    assert answer.arrays()["n"] == 7
+    assert confidence == pytest.approx(0.4)
+    classes: dict[int, Value] = {0: tensors([1.0], 100), 1: tensors([1.0], 101)}
+    assert combine({0: 0.7, 1: 0.3}, classes, how) == (classes[0], pytest.approx(0.7))
+
+
+@given(st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=2, max_size=5), st.data())
+def test_one_named_vector_is_combined_as_scores_are(rows: list[list[float]], data: st.DataObject) -> None:
+    """The same middle, whether it has a name or not; between the least and the most that were answered."""
+    weights = dict(enumerate(data.draw(st.lists(st.floats(0.01, 1), min_size=len(rows), max_size=len(rows)))))
+    for how in (MEAN, MEDIAN):
+        named, _ = combine(weights, {arm: tensors(row, 1) for arm, row in enumerate(rows)}, how)
+        plain, _ = combine(weights, {arm: Tensor.of(np.array(row)) for arm, row in enumerate(rows)}, how)
+        assert isinstance(named, NamedTensors)
+        assert isinstance(plain, Tensor)
+        assert named.arrays()["a"].tolist() == plain.numpy().tolist()
+
+
+def test_named_tensors_of_two_forms_are_not_averaged() -> None:
+    """The heavier form answers."""
+    wide = tensors([1.0, 2.0, 3.0], 1)
+    assert combine({0: 0.3, 1: 0.7}, {0: tensors([1.0], 1), 1: wide}, MEAN) == (wide, pytest.approx(0.7))
+
+
+def test_json_answers_that_say_the_same_are_one_label() -> None:
+    """Whatever their spaces and the order of their keys; the answer is as the lowest of their arms wrote it."""
+    answers: dict[int, Value] = {0: '{"n": 9}', 1: '{"who": "Ann", "n": 1}', 2: '{"n":1,"who":"Ann"}'}
+    assert combine({0: 0.4, 1: 0.3, 2: 0.3}, answers) == (answers[1], pytest.approx(0.6))
+    assert combine({0: 0.4, 1: 0.3, 2: 0.3}, dict(reversed(answers.items())))[0] == answers[1]
+    assert agrees(answers[1], answers[2])
+    assert not agrees(answers[0], answers[1])
+    assert combine({0: 0.4, 1: 0.6}, {0: "[1", 1: "[1 "}) == ("[1 ", pytest.approx(0.6))  # no JSON: texts
+
+
+def test_models_whose_json_says_the_same_are_sure_together() -> None:
+    """As a cascade asks on where they differ."""
+    said = [ModelOutput("m", "1", Outcome.OK, text, None) for text in ('{"a": 1, "b": 2}', '{"b":2,"a":1}', '{"a": 1}')]
+    assert confidence_of(said[:2]) == 1.0
+    assert confidence_of(said) == 0.0
 
 
 def test_numbers_are_averaged_by_weight() -> None:

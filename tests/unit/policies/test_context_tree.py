@@ -135,3 +135,11 @@ def test_impossible_parameters_are_refused(parameters: dict[str, float]) -> None
     """With the value in the message."""
     with pytest.raises(PolicyError, match=str(next(iter(parameters.values())))):
         ContextTree(**parameters)  # type: ignore[arg-type]
+
+
+def test_a_state_that_no_record_can_hold_is_refused() -> None:
+    """Of 32 features 56 models have one that fits."""
+    policy = ContextTree(features=32)
+    assert len(policy.init(56)) < 60_000
+    with pytest.raises(PolicyError, match="32 features and 57 arms keeps 60306 numbers, of 60000 that fit"):
+        policy.init(57)

@@ -247,7 +247,8 @@ def test_a_rule_reads_back_and_old_names_stay_as_they_are() -> None:
     assert [written(name) for name in LOSSES] == [(name, None) for name in LOSSES]
     assert json.loads(written({"cost": {1: {0: 2}, 0: {1: 3}}}).text) == {"cost": {"0": {"1": 3}, "1": {"0": 2}}}
     assert LOSSES == _NAMED_LOSSES
-    assert {*LOSSES, "cost", "quantile", "asymmetric", "relative", OWN} == {*MAKERS}
+    kinds = {"cost", "quantile", "asymmetric", "relative", "cosine", "fields", "outputs"}
+    assert {*LOSSES, *kinds, OWN} == {*MAKERS}
 
 
 def test_a_name_alone_has_no_worth_and_judges_as_ever() -> None:

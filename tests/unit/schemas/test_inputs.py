@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from importlib.resources import files
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 
 from schemas.errors import SchemaError
-from schemas.inputs import as_features, as_input, as_label, row_text
+from schemas.inputs import MAX_CANDIDATES, are_rankable, as_features, as_input, as_label, row_text
 from schemas.records import NamedTensors, Tensor
 from schemas.rows import each_input
 
@@ -143,3 +145,14 @@ def test_arrays_by_name_of_different_lengths_are_no_rows() -> None:
     """Each row has all of them."""
     with pytest.raises(TypeError, match="as many rows each"):
         each_input({"a": [[1], [2]], "b": [1]})
+
+
+def test_the_schema_says_how_many_candidates_a_query_may_have() -> None:
+    """As many as are accepted: whoever makes a client reads no other text."""
+    fields = json.loads(files("schemas").joinpath("Query.avsc").read_text(encoding="utf-8"))["fields"]
+    (said,) = [field["doc"] for field in fields if field["name"] == "candidates"]
+    assert f"at most {MAX_CANDIDATES:,}: rows" in said
+    assert "of more than 256 rows 32,768 numbers at most" in said
+    assert are_rankable(256, 256)
+    assert are_rankable(257, 32_768 // 257)
+    assert not are_rankable(257, 32_768 // 257 + 1)

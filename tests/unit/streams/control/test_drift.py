@@ -9,6 +9,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
+import orjson
 import pytest
 
 from schemas import topics
@@ -188,6 +189,28 @@ def test_a_query_has_columns(given: object, expected: dict[str, object]) -> None
     assert {column.model for column in found} == {""}
 
 
+@pytest.mark.parametrize(("top", "lower"), [(1.0, 0.3), (5.0, 0.0)])
+def test_a_column_that_lies_at_its_top_is_seen_to_fall(top: float, lower: float) -> None:
+    """As the confidence of a model that was always sure: what falls below it has a bin of its own."""
+    bins = bins_of([top] * (FIRST - 10) + [top - 0.1] * 10)
+    assert bins.place(lower) != bins.place(top)
+    assert bins_of([top] * FIRST).place(lower) != bins_of([top] * FIRST).place(top)
+    assert len(bins.edges) < MISSING
+
+
+def test_names_and_words_of_clients_are_text_that_json_has() -> None:
+    """Half a character in a key of a row must not take down the page that shows it."""
+    found = of_query(Query("q", "fraud", '{"amount\\ud800": "much\\ud800"}'))
+    ((column, word),) = found.items()
+    assert orjson.dumps([column.name, word])
+
+
+def test_a_row_nested_too_deep_has_a_length_alone() -> None:
+    """Its sender stops nobody's drift."""
+    row = '{"a":' + "[" * 200_000 + "]" * 200_000 + "}"
+    assert of_query(Query("q", "fraud", row)) == {DriftColumn("", "input length"): float(len(row))}
+
+
 def test_a_wide_row_has_a_few_sums_that_move_with_any_of_its_numbers() -> None:
     """Each number is in one sum, with a sign of its own."""
     row = np.zeros(784)
@@ -281,6 +304,58 @@ def test_rounds_read_no_record_twice_and_tell_what_moved_with_its_metric_and_its
         "drift_evidence{application=fraud,model=}",
         "drift_evidence{application=fraud,model=forest}",
     }
+
+
+class Seen(DriftWatch):
+    """Watches, and knows which queries it was given; one text breaks it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def query(self, query: Query, now_us: int) -> None:
+        """Note it."""
+        if query.input == "breaks":
+            raise ArithmeticError
+        self.seen.append(query.input)
+
+
+def asked(*inputs: str, first: int = 0, times: Sequence[int] = ()) -> list[Record]:
+    """Return queries, at offsets from the first on, as they come: by their senders' clocks."""
+    found = [
+        Record(
+            topics.QUERIES, 0, first + place, times[place] if times else 0, None, CODEC.encode(Query("q", "a", text))
+        )
+        for place, text in enumerate(inputs)
+    ]
+    return sorted(found, key=lambda record: record.timestamp_us)
+
+
+def seen_in(*rounds: list[Record]) -> list[object]:
+    """Return what a watch is given in rounds, one each minute."""
+    ends = Ends()
+    sensing = Sensing(ends, CODEC)
+    sensing.watch = watch = Seen()
+    for minute, records in enumerate(rounds):
+        ends.records[topics.QUERIES] = records
+        asyncio.run(sensing.tick(minute * MINUTE_US))
+    return watch.seen
+
+
+def test_a_sender_whose_clock_is_slow_is_in_the_sample_as_any_other() -> None:
+    """Its records come first in a round though their offsets are high; the next round knows them."""
+    records = asked("a", "b", "slow", "c", times=(5, 6, 1, 7))
+    assert sorted(seen_in(records, records + asked("d", first=4))) == ["a", "b", "c", "d", "slow"]  # type: ignore[type-var]
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_start() -> None:
+    """Its offsets lie below those that were read."""
+    assert seen_in(asked("a", "b", "c"), asked("x", "y")) == ["a", "b", "c", "x", "y"]
+
+
+def test_a_record_that_breaks_a_round_is_passed_over() -> None:
+    """Others in it count."""
+    assert seen_in(asked("a", "breaks", "b")) == ["a", "b"]
 
 
 def test_the_alert_says_which_columns_of_which_model_moved_and_what_to_do() -> None:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+from deploy.evaluation.slates import story
 from policies import registry
 from policies.errors import PolicyError
+from policies.estimators.errors import TooFewError
+from policies.estimators.estimate import Estimate
 from policies.ridge import Ridge
 from schemas import topics
 from schemas.records import Feedback, Prediction, Tensor
 from schemas.told import as_places
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import KnownApplication
-from streams.evaluation.slates import evaluate_slates, ranking_policy
+from streams.evaluation.slates import SlateEvaluation, evaluate_slates, ranking_policy
 from streams.operators.configuration import check_ranking
 from streams.operators.learn.fold import fold
 from tests.loops import CODEC, Loop, digits
@@ -55,6 +59,14 @@ def history(loop: Loop) -> KnownApplication:
     return KnownApplication("digits", log, {}, loop.driver.now_us, 20.0)
 
 
+def estimates(found: SlateEvaluation) -> tuple[Estimate, Estimate]:
+    """Return those by place and as a whole, where none is refused."""
+    per_place, whole = found.estimates["per_place"], found.estimates["pseudo_inverse"]
+    assert isinstance(per_place, Estimate)
+    assert isinstance(whole, Estimate)
+    return per_place, whole
+
+
 def predictions(loop: Loop) -> list[Prediction]:
     """Return the rankings."""
     return [found for found in loop.predictions() if found.first]
@@ -89,20 +101,35 @@ def test_the_log_of_a_drawn_ranking_has_what_another_one_goes_by() -> None:
 
 def test_what_the_best_ranking_earns_is_found_from_drawn_ones() -> None:
     """It shows 3 and then 2, which earn 3 + 2 / 2; both estimators are within three standard errors."""
-    found = evaluate_slates(history(shown(0.5)), BEST, 20.0)
+    found = evaluate_slates(history(shown(0.5)), BEST, 20.0, least=0.0)
     assert found.drawn < found.rankings
-    for each in found.estimates.values():
+    per_place, pseudo_inverse = estimates(found)
+    for each in (per_place, pseudo_inverse):
         assert abs(each.value - 4.0) < 3.0 * each.error
         assert each.low < each.value < each.high
     assert found.served is not None
-    assert found.estimates["per_place"].error < found.estimates["pseudo_inverse"].error
+    assert per_place.error < pseudo_inverse.error
     assert found.served == pytest.approx(4.0, abs=0.4)
 
 
 def test_a_worse_ranking_is_found_to_be_worse() -> None:
     """One whose first is any candidate earns less."""
-    estimates = [evaluate_slates(history(shown(0.5)), policy, 20.0).estimates["per_place"] for policy in (ALIKE, BEST)]
-    assert estimates[0].value < estimates[1].value
+    worse, better = [estimates(evaluate_slates(history(shown(0.5)), one, 20.0, least=0.0))[0] for one in (ALIKE, BEST)]
+    assert worse.value < better.value
+
+
+def test_an_estimate_of_few_effective_samples_is_refused() -> None:
+    """Each by its own weights: the whole ranking is alike more seldom than a place, and does not spoil its interval."""
+    everything = evaluate_slates(history(shown(0.5)), BEST, 20.0, least=0.0)
+    per_place, pseudo_inverse = estimates(everything)
+    assert pseudo_inverse.effective < 15.0 < per_place.effective < 200.0
+    some = evaluate_slates(history(shown(0.5)), BEST, 20.0, least=15.0).estimates
+    assert some["per_place"] == per_place
+    refused = some["pseudo_inverse"]
+    assert isinstance(refused, TooFewError)
+    assert (refused.effective, refused.needed) == (pseudo_inverse.effective, 15.0)
+    usual = evaluate_slates(history(shown(0.5)), BEST, 20.0).estimates.values()
+    assert [type(each) for each in usual] == [TooFewError, TooFewError]
 
 
 def test_a_log_without_drawn_rankings_is_refused() -> None:
@@ -133,3 +160,32 @@ def test_without_the_setting_nothing_is_drawn() -> None:
     found = [seen.ranked for _, seen in shown(0.0, 3).observations()]
     assert len(found) == 3
     assert [(ranked.drawn, ranked.rows) for ranked in found if ranked is not None] == [((), None)] * 3
+
+
+@pytest.mark.parametrize(("default_loss", "is_of_told"), [(None, True), (1.0, False)])
+def test_a_log_without_rankings_that_nobody_has_clicked_says_so(default_loss: float | None, is_of_told: bool) -> None:
+    """Of two rankings one has a click, which earns 1: it is what is earned a ranking, or half of it."""
+    parameters = {"features": 1.0, "low": -5.0, "high": 5.0}
+    application = rated(
+        parameters=parameters, examination=SEEN, shuffle=0.5, per_context=False, span=10.0, window_s=20.0,
+        default_loss=default_loss,
+    )  # fmt: skip
+    loop = Loop({"items": computed}, application)
+    for number in range(40):
+        query_id = loop.query(candidates=ROWS, top=2)
+        loop.driver.run(0.2)
+        if number % 2:
+            loop.feedback(query_id, 1.0)
+        loop.driver.run(0.2)
+    loop.driver.run(60)
+    log = tuple([seen for _, seen in loop.observations()])
+    silent = {made.query_id: made.answered_us for made in loop.predictions()}
+    for seen in log:
+        silent.pop(seen.query_id)
+    past = KnownApplication("digits", log, silent, loop.driver.now_us, 20.0)
+    for read in (past, replace(past, predicted_us=None)):
+        found = evaluate_slates(read, BEST, 20.0)
+        assert found.is_of_told is is_of_told
+        assert found.served == pytest.approx(1.0 if is_of_told else 0.5, abs=0.2)
+        assert ("set `default_loss`" in " ".join(story(found))) is is_of_told
+    assert not evaluate_slates(replace(past, predicted_us={}), BEST, 20.0).is_of_told

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Feedback, MetricFeedback, Query, Status, Tensor
+from schemas.records import Feedback, MetricFeedback, NamedTensors, Query, Status, Tensor
 from streams.gateway.protocol import mlflow, personalizer, teaching, tensorflow
 from streams.gateway.protocol.personalizer import RankingLoop
 from streams.gateway.protocol.values import HttpRequest, InputForm, RequestRefusedError
@@ -242,6 +242,20 @@ def test_a_reward_is_a_loss_turned_round() -> None:
     for value in (b"-1", b"1.5", b"null", b'"1"', b"true"):
         with pytest.raises(RequestRefusedError, match=r"from 0 to 1|is a number"):
             personalizer.reward("e7", b'{"value": %s}' % value, NOW_US)
+
+
+def test_a_label_may_be_an_object() -> None:
+    """With a text in it what is true of a JSON answer, of numbers alone tensors by name."""
+    labels = [{"total": 12.5, "seller": {"name": "Ann"}}, {"boxes": [1.5, 2.5]}]
+    told = teaching.parse(orjson.dumps({"feedback": [{"id": "a", "label": one} for one in labels]}), NOW_US)
+    (said, _), (numbers, _) = told.items
+    assert isinstance(said, Feedback)
+    assert isinstance(numbers, Feedback)
+    assert said.label == '{"total": 12.5, "seller": {"name": "Ann"}}'
+    assert isinstance(numbers.label, NamedTensors)
+    assert numbers.label.arrays()["boxes"].tolist() == [1.5, 2.5]
+    with pytest.raises(RequestRefusedError):
+        teaching.parse(b'{"id": "a", "label": {"boxes": [[1], [1, 2]]}}', NOW_US)
 
 
 def test_feedback_is_a_label_or_a_loss() -> None:

@@ -240,6 +240,15 @@ def test_a_weight_is_counted_from_the_row(key: str, more: dict[str, object]) -> 
     assert letter.message.startswith("weight: is 0: a weight is above 0")
 
 
+def test_a_label_may_be_an_object() -> None:
+    """With a text in it, it is a JSON text: what is true of a JSON answer."""
+    mapping = {"feedback": {"topic": "checked", "id": "id", "label": "receipt"}}
+    row = {"id": "q", "receipt": {"total": 12.5, "seller": {"name": "Ann"}}}
+    emit = only(mapper(fraud=mapping).on_records([given("checked", row)], NOW))
+    assert isinstance(emit, Emit)
+    assert CODEC.decode(Feedback, emit.value).label == '{"total": 12.5, "seller": {"name": "Ann"}}'
+
+
 def test_it_reads_what_is_mapped_and_predictions_where_they_go_elsewhere() -> None:
     """As applications come and go; the set is the same object until it changes."""
     made = mapper(fraud=FRAUD)

@@ -32,7 +32,7 @@ SURE = {"features": 2.0, "low": 1.0, "high": 5.0, "gamma": 0.0}
 
 def by_id(*sources: Source, **changes: object) -> Application:
     """Make the application under test, which looks the features of its candidates up."""
-    return rated(sources=sources or (FILMS,), parameters=SURE, **changes)
+    return rated(**({"sources": sources or (FILMS,), "parameters": SURE} | changes))
 
 
 def stored(key: str) -> tuple[bytes | None, int]:
@@ -235,6 +235,17 @@ def test_sources_that_the_policy_cannot_rank_by_are_refused(application: Applica
     check(application)
     with pytest.raises(PolicyError, match=fault):
         check_ranking(application, registry.policy_of(application))
+
+
+def test_ids_that_make_an_answer_too_large_are_answered_by_default() -> None:
+    """With their features, and again as those of which nothing is known; those who ask after it are answered."""
+    loop = Loop({"items": computed}, by_id(Source("films", 8, "candidate"), parameters=SURE | {"features": 8.0}))
+    many = ranked(loop, *(f"{number:060}" for number in range(4_096)))
+    few = ranked(loop, *(f"{number:060}" for number in range(400)))
+    found = loop.answer(many)
+    assert (found.status, found.reason, found.decision, found.ranked) == (Status.DEFAULT, "not_ranked", None, None)
+    assert found.message.startswith("4096 candidates of 8 features are too many")
+    assert loop.answer(few).status is Status.COMPLETE
 
 
 def test_candidates_have_a_bound_of_features_of_their_own() -> None:

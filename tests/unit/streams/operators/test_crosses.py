@@ -13,7 +13,7 @@ import pytest
 from policies import registry
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
-from schemas.records import Cross, Features, Source, Tensor
+from schemas.records import Cross, Features, Source, Status, Tensor
 from streams.operators.configuration import check, check_ranking
 from streams.operators.selection.features.crosses import crossed, crosses_of, with_crosses
 from tests.loops import CODEC, Loop
@@ -133,3 +133,16 @@ def test_rows_of_the_client_are_crossed_as_looked_up_ones_are() -> None:
     (output,) = loop.answer(query_id).outputs
     assert output.scores is not None
     assert output.scores.shape == (6,)
+
+
+def test_rows_that_crosses_make_too_wide_are_answered_by_default() -> None:
+    """As sent they could be ranked; the message has the width that they come to."""
+    wide = Cross("users", "films", 60)
+    loop = Loop({"items": computed}, shelf(wide, examination=(1.0, 0.5)), features=stored)
+    ann, rows = loop.query(context="ann", candidates=Tensor.of(np.zeros((600, 2)))), Tensor.of(np.zeros((400, 2)))
+    bob = loop.query(context="bob", candidates=rows)
+    loop.driver.run(0.2)
+    found = loop.answer(ann)
+    assert (found.status, found.reason, found.decision) == (Status.DEFAULT, "not_ranked", None)
+    assert found.message == "600 candidates of 62 features are too many to be ranked at once: name fewer"
+    assert loop.answer(bob).status is Status.COMPLETE

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
-from policies import assignment, draw
+from policies import assignment, draw, registry
+from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import Outcome
-from streams.operators.contract import StateKey
+from schemas.errors import DecodeError
+from schemas.records import Outcome, Tensor
+from streams.operators.configuration import Configuration, check_answering
+from streams.operators.contract import Record, StateKey
 from streams.topology import held_out_state
 from tests.loops import CODEC, Loop, digits, version
 from tests.property.test_replay_laws import replayed
 from tests.traces import trace_of
+from tests.unit.streams.operators.test_answering import rated
 
 if TYPE_CHECKING:
     from schemas.records import Application, Prediction
@@ -155,3 +161,37 @@ def test_those_who_are_held_out_are_answered_by_the_first_model_and_teach_nothin
     assert learnt is not None
     assert learnt.version == sum(one.context not in held_out for _, one in log)
     assert not replayed(trace_of(place.loop.driver)).differences
+
+
+@pytest.mark.parametrize(("policy", "parameters"), [("ridge", {"features": 2.0}), ("two_speed", {"items": 3.0})])
+def test_a_holdout_is_refused_where_the_policy_itself_answers(policy: str, parameters: dict[str, float]) -> None:
+    """The first model has no answer for those who are held out: the application that served goes on serving."""
+    wanted = digits(policy=policy, parameters=parameters, holdout=0.1)
+    with pytest.raises(PolicyError, match=f"holdout is answered by the first model, and {policy} answers"):
+        check_answering(wanted, registry.policy_of(wanted))
+    configuration, served = Configuration(CODEC), replace(wanted, holdout=0.0)
+    first, then = [
+        Record(topics.APPLICATIONS, 0, offset, 0, b"digits", CODEC.encode(each))
+        for offset, each in enumerate((served, wanted))
+    ]
+    configuration.on_record(first)
+    with pytest.raises(DecodeError, match="leave it out"):
+        configuration.on_record(then)
+    assert configuration.applications["digits"].application == served
+
+
+@pytest.mark.parametrize("policy", ["ridge", "two_speed"])
+def test_what_a_ranking_explores_goes_by_the_person_too(policy: str) -> None:
+    """Of rows and of items: somebody meets the same first one as long as the draw stands, and people meet all."""
+    parameters = {"features": 2.0, "gamma": 1.0} | ({"items": 3.0} if policy == "two_speed" else {})
+    wanted = rated(policy=policy, parameters=parameters, per_context=False, span=1.0, loss="given", assign="context")
+    loop = Loop({"items": lambda _: Tensor.of(np.zeros(3))}, wanted)
+    rows: dict[str, object] = {} if policy == "two_speed" else {"candidates": Tensor.of(np.zeros((3, 2)))}
+    met: dict[str, set[str]] = {who: set() for who in PEOPLE}
+    for who in PEOPLE * 4:
+        query_id = loop.query(None, context=who, **rows)
+        loop.driver.run(0.05)
+        answer = loop.answer(query_id).answer
+        met[who].add(str(answer.numpy()[0] if isinstance(answer, Tensor) else answer))
+    assert all(len(firsts) == 1 for firsts in met.values())
+    assert set.union(*met.values()) == {"0", "1", "2"}

@@ -9,6 +9,7 @@ import pytest
 from schemas import topics
 from schemas.records import KeyedFeedback
 from streams.operators.contract import StateKey
+from streams.operators.join.keyed import MOST_OF_EPISODE
 from streams.testing import Crash
 from tests.loops import CODEC, Loop, digits
 from tests.property.test_replay_laws import replayed
@@ -102,3 +103,26 @@ def test_without_episodes_such_feedback_is_a_dead_letter() -> None:
     came_to(loop, "a", 1.0)
     loop.driver.run(5)
     assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["not_keyed"]
+
+
+def visit_of(answers: int) -> Loop:
+    """Return a loop whose one visit has so many answers, and feedback on it."""
+    loop = visits()
+    for number in range(answers):
+        loop.query(f"a{number}", context="ann", episode="a")
+        if number % 50 == 0:
+            loop.driver.run(0.1)
+    loop.driver.run(1)
+    came_to(loop, "a", 0.25)
+    loop.driver.run(5)
+    return loop
+
+
+def test_an_episode_of_a_thousand_answers_is_taken_and_a_longer_one_refused_as_a_whole() -> None:
+    """One record becomes no more than that, and a dead letter says how many there were."""
+    assert len(learnt(visit_of(MOST_OF_EPISODE))) == MOST_OF_EPISODE
+    loop = visit_of(MOST_OF_EPISODE + 1)
+    assert not learnt(loop)
+    assert len(loop.driver.read(topics.FEEDBACK)) == 1
+    ((cause, _),) = loop.dead(topics.FEEDBACK)
+    assert cause == "long_episode"

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from schemas import topics
-from schemas.records import Measurement, Measurements, Metric, MetricFeedback, Observations
-from streams.operators.contract import StateKey
+from schemas.records import (
+    Decision,
+    Measurement,
+    Measurements,
+    Metric,
+    MetricFeedback,
+    ModelOutput,
+    Observations,
+    Outcome,
+    Prediction,
+    Status,
+)
+from streams.operators.contract import Record, StateKey
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.testing import Crash
+from streams.topology import is_held_out
 from tests.loops import CODEC, Loop, digits, version
 from tests.property.test_replay_laws import replayed
 from tests.traces import trace_of
+
+if TYPE_CHECKING:
+    from streams.operators.join.measured import MeasuredQueries
 
 MODELS = {"good": lambda _: 7, "bad": lambda _: 3}
 SOLD = Metric("sold", is_higher_better=True, most=100.0, unit="EUR", absent=0.0)
@@ -171,6 +187,58 @@ def test_a_measurement_names_the_versions_that_were_drawn() -> None:
     assert {*drawn.values()} == {("good@1",), ("good@2",)}
     for query_id, versions in drawn.items():
         assert versions == tuple(f"good@{output.version}" for output in loop.answer(query_id).outputs)
+
+
+def test_who_is_held_out_judges_no_version() -> None:
+    """The first model's stable version answers them, whatever would have been drawn."""
+    loop = Loop(dict(MODELS), digits(policy="single", holdout=0.3, metrics=(TOOK,)), has_workers=True)
+    loop.driver.run(1.0)
+    for model, key in ((version("good", "2"), b"good@2"), (version("good", shares={"2": 0.5}), b"good")):
+        loop.driver.produce(topics.MODELS, 0, CODEC.encode(model), key)
+    loop.driver.run(1.0)
+    for number in range(12):
+        loop.query(context=f"u{number}")
+    loop.driver.run(1.0)
+
+    found = {is_held_out(one.decision.state): set[tuple[str, ...]]() for one in measured(loop)}
+    for one in measured(loop):
+        found[is_held_out(one.decision.state)].add(one.versions)
+    assert found == {True: {()}, False: {("good@1",), ("good@2",)}}
+
+
+def predicted(number: int, features: int = 0) -> Record:
+    """Return one answer."""
+    decision = Decision((0,), 0, "digits", "single(arm=0)", ("good", "bad"), (1.0, 0.0), (0.5,) * features)
+    outputs = (ModelOutput("good", "1", Outcome.OK, 7),)
+    times = number, number, number + 100, number
+    made = Prediction(f"q{number}", "digits", None, decision, Status.COMPLETE, None, 7, 1.0, outputs, *times)
+    return Record(topics.PREDICTIONS, 0, number, timestamp_us=number, key=None, value=CODEC.encode(made))
+
+
+def holding(count: int, features: int = 0) -> MeasuredQueries:
+    """Return what measures an application with a metric that is told, after so many answers in one window."""
+    joiner = Joiner(CODEC, JoinerSettings(1))
+    wanted = CODEC.encode(digits(policy="single", window_s=604_800.0, metrics=(SOLD,)))
+    joiner.on_records([Record(topics.APPLICATIONS, 0, 0, timestamp_us=0, key=b"digits", value=wanted)], 0)
+    for number in range(count):
+        joiner.measured.note(joiner.partition(0), [predicted(number, features)], number, [])
+    return joiner.measured
+
+
+def test_what_is_held_is_bounded_with_all_that_belongs_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends of windows of forgotten queries go, too: a long window would fill the memory with them."""
+    monkeypatch.setattr("streams.operators.join.held.MOST_HELD", 100)
+    found = holding(2_000)
+    assert found.statistics()["metrics_waiting"] == 100
+    assert found.statistics()["metrics_forgotten_total"] == 1_900
+    assert found._held.ends < 400
+
+
+def test_large_predictions_are_held_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand features are 8 kB, of which a usual prediction has one."""
+    monkeypatch.setattr("streams.operators.join.held.MOST_LARGE_BYTES", 100_000)
+    assert 10 < holding(100, 1_000).statistics()["metrics_waiting"] < 15
+    assert holding(100).statistics()["metrics_waiting"] == 100
 
 
 @pytest.mark.parametrize("columns", [False, True])

@@ -11,6 +11,7 @@ import pytest
 from policies import registry
 from policies.errors import PolicyError
 from policies.items import items_of, part_of
+from policies.loss_rules import written
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (
@@ -28,13 +29,21 @@ from schemas.records import (
 from streams.operators.configuration import check_tensors
 from streams.operators.contract import Effects, Emit, FetchStates, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
+from tests.unit.policies.test_weights import Plain
 
 CODEC, NOW = Codec(), 1_700_000_000_000_000
 FORMS = (TensorForm("boxes", "float32", (1, 4)), TensorForm("embedding", "float32", (8,)))
 MODEL = Model("net", "1", "onnx", "p", "00", "tensors", "float32", (4,), outputs=FORMS)
 PLAIN = Model("plain", "1", "onnx", "p", "00", "label", "float32", (4,))
+JUDGED = {"outputs": {"each": {"boxes": "absolute", "size": "absolute"}}}
 ANSWER = NamedTensors.named({"boxes": np.ones((1, 4), np.float32), "embedding": np.zeros(8, np.float32)})
 ANOTHER = NamedTensors.named({"boxes": np.zeros((1, 4), np.float32), "embedding": np.zeros(8, np.float32)})
+
+
+class AsksAll(Plain):
+    """A policy of somebody's own that asks all models."""
+
+    full_information = True
 
 
 @pytest.mark.parametrize("policy", ["single", "exp3", "thompson", "ucb1", "epsilon_greedy"])
@@ -48,9 +57,13 @@ def test_a_policy_that_asks_one_model_may_ask_it(policy: str) -> None:
     ("fields", "said"),
     [
         ({"policy": "exp4"}, "net answers several tensors, and exp4 makes one answer of several models'"),
+        ({"policy": "cascade", "combine": "mean"}, "cascade makes one answer"),
+        ({"policy": "ridge", "combine": "mean"}, "ridge makes one answer"),
+        ({"policy": f"{__name__}:AsksAll", "combine": "mean"}, "AsksAll makes one answer"),
         ({"policy": "class_vote"}, "take a policy that asks one model"),
-        ({"policy": "single", "coverage": 0.9}, "coverage is of labels"),
-        ({"policy": "single", "loss": "log"}, "the loss `log`"),
+        ({"policy": "single", "coverage": 0.9}, "coverage is of one label or number"),
+        ({"policy": "single", "loss": "log"}, "the loss `log` .* take `outputs`, with a loss of each"),
+        ({"policy": "single", "loss": written(JUDGED).text}, "judges size, and net answers boxes, embedding"),
     ],
 )
 def test_what_would_have_to_combine_them_is_refused(fields: dict[str, Any], said: str) -> None:
@@ -98,12 +111,24 @@ def test_the_answer_of_the_model_that_was_asked_passes_through() -> None:
     assert made.outputs[0].answer == ANSWER
 
 
-@pytest.mark.parametrize("fields", [{}, {"combine": "mean"}, {"missing": "running_mean"}])
+@pytest.mark.parametrize("fields", [{}, {"missing": "running_mean"}])
 def test_an_ensemble_of_them_votes_by_equality(fields: dict[str, Any]) -> None:
     """It can come to that where a model is changed by force: no query is lost."""
     made = answered("exp4", ANSWER, ANOTHER, ANOTHER, **fields)
     assert made.answer == ANOTHER
     assert made.confidence == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("combine", ["mean", "median"])
+@pytest.mark.parametrize("policy", ["exp4", "class_vote"])
+def test_an_ensemble_may_average_them(policy: str, combine: str) -> None:
+    """Output by output, of the form that each model has."""
+    application = Application("a", ("net", "plain"), policy, combine=combine)
+    check_tensors(application, registry.policy_of(application), {"net": MODEL, "plain": PLAIN})
+    made = answered(policy, ANSWER, ANOTHER, combine=combine)
+    assert isinstance(made.answer, NamedTensors)
+    assert made.answer.dtype == ANSWER.dtype
+    assert made.answer.arrays()["boxes"].tolist() == [[0.5] * 4]
 
 
 def test_a_later_stage_takes_them_whole_or_one_of_them() -> None:

@@ -11,10 +11,20 @@ import pytest
 from policies import registry
 from policies.draw import pick
 from policies.errors import PolicyError
-from schemas.records import Decision, JoinStatus, Observation, Step, TeachingBound
+from schemas.records import (
+    Decision,
+    JoinStatus,
+    Measurement,
+    MetricValue,
+    Observation,
+    Step,
+    TeachingBound,
+    WatchedMetric,
+)
 from streams.operators.learn.fold import fold, taught
 from streams.operators.policy_state import state_of
 from streams.promotion.apprentice import ApprenticeEvidence
+from streams.topology import held_out_state
 from tests.comparisons import WINDOW_US
 
 ARMS = ("good", "bad")
@@ -198,3 +208,19 @@ def test_lessons_before_the_apprentice_came_count_towards_a_bound() -> None:
     (state,) = judged.states.values()
     assert state is not None
     assert state.version == 2
+
+
+@pytest.mark.parametrize("learns_along", [True, False])
+def test_who_is_held_out_judges_no_apprentice(*, learns_along: bool) -> None:
+    """Nor teaches it: the first model answers them whatever the policy, also where the policy is that model."""
+    incumbent = registry.spec(registry.create("single"))
+    metric = WatchedMetric("app", "latency", 200.0, "ms", 2.0)
+    fold = ApprenticeEvidence("app", UNIFORM, incumbent, WINDOW_US, learns_along=learns_along, metrics=(metric,))
+    for seen in log(incumbent, 40, context="ann"):
+        decision = seen.decision._replace(state=held_out_state("app"), apprentice=UNIFORM)
+        fold.take(seen._replace(decision=decision), 0)
+        value = MetricValue("latency", 100.0, 0.5)
+        fold.measure(Measurement(seen.query_id, "app", "ann", decision, (value,)), 0)
+    assert fold.evidence(0.05).pairs == 0
+    assert [found.pairs for found in fold.measured(0.05)] == [0]
+    assert not fold.states

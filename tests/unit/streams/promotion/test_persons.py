@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,10 @@ import pytest
 
 from policies.registry import parse, spec
 from schemas.records import Decision, JoinStatus, Observation
+from streams.promotion import persons
 from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.persons import UNIT_US
+from streams.promotion.policy_difference import PolicyComparison, UnitComparison
 from streams.promotion.versions import VersionEvidence
 from tests.comparisons import seen
 
@@ -129,3 +132,51 @@ def test_an_apprentice_is_judged_by_person_too() -> None:
     assert fold.evidence(ALPHA).pairs == 0
     fold.take(one._replace(query_id="last", context="zoe"), 2 * UNIT_US)
     assert fold.evidence(ALPHA).pairs == 9
+
+
+def asked_by_ann(count: int, first: int = 0) -> Iterator[Observation]:
+    """Yield observations of one person, whose losses differ."""
+    policy = spec(parse("exp3"))
+    for number in range(first, first + count):
+        decision = Decision((number % 2,), 0, "digits", policy, ("good", "bad"), (0.25, 0.75))
+        losses = (number % 5 / 4, None) if number % 2 == 0 else (None, number % 3 / 2)
+        loss = losses[number % 2]
+        yield Observation(
+            str(number), "digits", "ann", decision, losses, loss, None, JoinStatus.JOINED, 0, 0, drawn="/0"
+        )
+
+
+def test_a_person_takes_as_much_memory_however_often_they_ask() -> None:
+    """A program that asks ten times a second, for an hour, is one person too."""
+    fold = ApprenticeEvidence("digits", "single(arm=1)", spec(parse("exp3")), UNIT_US)
+    taken = []
+    tracemalloc.start()
+    for first in range(0, 6_000, 2_000):
+        for at_us, one in enumerate(asked_by_ann(2_000, first)):
+            fold.take(one, first + at_us)
+        taken.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert taken[2] - taken[0] < 20_000
+
+
+def test_what_a_person_costs_is_the_mean_of_all_within_the_widest_range() -> None:
+    """As if all of it had been kept."""
+    unit, kept = UnitComparison(), [PolicyComparison(0.5, -1.0, 0.75, 1.0, 0.5, 0.25, 1.0)]
+    assert unit.mean is None
+    kept.append(PolicyComparison(-0.25, -0.5, 2.0, 3.0, 1.0, 0.5, 0.5))
+    for one in kept:
+        unit.add(one)
+    assert unit.mean == PolicyComparison(0.125, -1.0, 2.0, 2.0, 0.75, 0.375, 0.75)
+
+
+def test_of_too_many_who_ask_at_once_those_who_began_first_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They count by what they had cost by then, and once."""
+    monkeypatch.setattr(persons, "MOST_OPEN", 3)
+    fold = VersionEvidence("forest", "2", "1")
+    for at_us in range(20):
+        losses = {"21"[at_us % 2]: at_us % 2 / 2}
+        fold.take(seen(str(at_us), losses)._replace(context=str(at_us), drawn="/0"), at_us)
+    found = fold.evidence(ALPHA)
+    assert (found.pairs, found.difference) == (8, 0.5)
+    fold.take(seen("again", {"2": 1.0})._replace(context="0", drawn="/0"), 20)
+    assert fold.evidence(ALPHA) == found

@@ -10,6 +10,7 @@ from schemas.records import Decision, JoinStatus, Observation
 from streams.promotion.serving_losses import MOST, ServingLosses
 from streams.promotion.trail import MOST as MOMENTS
 from streams.promotion.trail import Trail
+from streams.topology import held_out_state
 from tests.comparisons import SECOND_US
 
 
@@ -37,6 +38,18 @@ def test_another_policy_begins_anew_and_late_feedback_of_the_one_before_does_not
     serving.observe(answer(1.0, "exp3()", predicted_us=15), SECOND_US)
     served = serving.applications["app"]
     assert (served.policy, served.since_us, served.losses.count, served.losses.mean) == ("thompson()", 20, 1, 0.0)
+
+
+def test_those_who_are_held_out_are_no_answers_of_the_policy() -> None:
+    """Their decisions name another one, between its own: its mean does not begin anew."""
+    serving = ServingLosses()
+    for number in range(10):
+        serving.observe(answer(0.25, "exp3()", predicted_us=2 * number), SECOND_US)
+        other = answer(1.0, "single(arm=0)", predicted_us=2 * number + 1)
+        held_out = other.decision._replace(state=held_out_state("app"))
+        serving.observe(other._replace(decision=held_out), SECOND_US)
+    served = serving.applications["app"]
+    assert (served.policy, served.losses.count, served.losses.mean) == ("exp3()", 10, 0.25)
 
 
 def test_the_number_of_applications_is_bounded() -> None:
