@@ -57,9 +57,12 @@ def covered(seen: Observation, state: State) -> State:
     Raises:
         PolicyError: its set or interval cannot be, or the state cannot learn from it.
     """
-    kind = label_sets if seen.interval is None else number_intervals
     try:
-        return kind.covered(seen, state)
+        if seen.interval is not None:
+            return number_intervals.covered(seen, state)
+        return label_sets.covered(seen, state)
+    except PolicyError:
+        raise
     except (ArithmeticError, ValueError, IndexError) as error:  # reading again would not help
         raise PolicyError(f"the promised coverage cannot learn from it: {error!r}") from error
 
