@@ -44,7 +44,9 @@ def loss_of(metric: Metric, value: float) -> float:
 
 
 def price_of(metric: Metric, outputs: Sequence[ModelOutput], steps: Sequence[Step], arms: Sequence[str]) -> float:
-    """Return what it has cost to ask the models of an answer.
+    """Return what it costs to ask the models of an answer.
+
+    One whose answer was remembered counts as asked: a price tells what a model costs, not whose input came second.
 
     Args:
         metric: with its prices.

@@ -108,13 +108,20 @@ def metrics(judged: Iterable[MetricJudgement]) -> list[tuple[str, ...]]:
         (
             each.metric,
             f"{each.served:.4g}",
-            f"{each.candidate:.4g}",
-            f"{each.difference:+.4g}, {each.low:+.4g} to {each.high:+.4g} {each.unit}".rstrip(),
+            "" if each.candidate is None else f"{each.candidate:.4g}",
+            _difference(each),
             f"{each.decisions:,}",
             "" if each.guardrail is None else f"{each.guardrail:g} worse: {each.verdict}",
         )
         for each in judged
     ]
+
+
+def _difference(found: MetricJudgement) -> str:
+    """Say how a candidate compares by a metric, or that nobody can know."""
+    if found.difference is None:
+        return f"not known: {found.unsupported:.0%} of what it would ask was never asked"
+    return f"{found.difference:+.4g}, {found.low:+.4g} to {found.high:+.4g} {found.unit}".rstrip()
 
 
 def _bounded(interval: Interval) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _MINUTE_US = 60_000_000
 _POINTS = 60  # of the course over time
-_MOST_UNKNOWN = 0.01  # share of a candidate's decisions of which nothing is known, above which nothing is recommended
+MOST_UNKNOWN = 0.01  # share of a candidate's decisions of which nothing is known, above which nothing is recommended
 
 
 class Interval(NamedTuple):
@@ -276,7 +276,7 @@ def _unknown(
     found: Mapping[str, Estimate | EstimateError],
 ) -> str:
     """Say why nothing is recommended; empty = something is."""
-    if unsupported > _MOST_UNKNOWN:
+    if unsupported > MOST_UNKNOWN:
         return (
             f"No recommendation: the log knows nothing of {unsupported:.0%} of what {name} would do; let a policy serve"
             " that asks every model now and then, such as thompson or exp3."

@@ -37,6 +37,36 @@ if TYPE_CHECKING:
 _STATES = 100_000
 
 
+class _PeopleDifference:
+    """The comparison by the loss, or by one metric: what one context costs under one draw is one value (`persons`).
+
+    Attributes:
+        difference: of all queries, and of the units that are closed.
+        unit: gathers what the last query tells; None = it counts by itself.
+    """
+
+    __slots__ = ("_units", "difference", "unit")
+
+    def __init__(self) -> None:
+        self.difference = PolicyDifference()
+        self.unit: UnitComparison | None = None
+        self._units = Units(UnitComparison)
+
+    def is_counted(self, seen: Observation | Measurement, now_us: int) -> bool:
+        """Find the unit of the next query; tell whether it is open still, or there is none."""
+        self.unit = None
+        if not _is_drawn_by_person(seen):
+            return True
+        for closed in self._units.close(now_us):
+            self.difference.add_unit(closed)
+        self.unit = self._units.of(seen, now_us)
+        return self.unit is not None
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return what is known, and whether all who have asked are counted."""
+        return replace(self.difference.evidence(alpha), is_spent=self._units.is_spent)
+
+
 class ApprenticeEvidence:
     """Folds observations of an application into the states of an apprentice, and into the evidence on it.
 
@@ -71,9 +101,8 @@ class ApprenticeEvidence:
         self._window_us = window_us
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._counts = LessonCounts()
-        self._difference = PolicyDifference()
-        self._units = Units(UnitComparison)
-        self._metrics = {one.metric: PolicyDifference() for one in metrics}
+        self._by_loss = _PeopleDifference()
+        self._metrics = {one.metric: _PeopleDifference() for one in metrics}
         self._wanted: OrderedDict[str, tuple[float, ...]] = OrderedDict()  # by query, where there are metrics
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
@@ -113,10 +142,13 @@ class ApprenticeEvidence:
         is_known = len(decision.chosen) == 1 and len(wanted) == len(decision.propensities)
         for value in seen.values:
             own = self._metrics.get(value.metric)
-            if own is not None and is_known:
-                own.estimate(decision.chosen[0], value.loss, wanted, decision.propensities)
-            elif own is not None:
-                own.leave_out()
+            if own is None or not own.is_counted(seen, timestamp_us):
+                continue
+            if is_known:
+                about = wanted, decision.propensities
+                own.difference.estimate(decision.chosen[0], value.loss, *about, unit=own.unit)
+            else:
+                own.difference.leave_out()
 
     def _learns_from(self, decision: Decision) -> bool:
         """Tell whether a decision is one of those along which the apprentice learns."""
@@ -141,22 +173,18 @@ class ApprenticeEvidence:
         decision, losses, wanted = seen.decision, seen.losses, self._propensities(seen.decision)
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
-        unit: UnitComparison | None = None
-        if _is_drawn_by_person(seen):  # what one context costs under one draw is one value, see `persons`
-            for closed in self._units.close(now_us):
-                self._difference.add_unit(closed)
-            unit = self._units.of(seen, now_us)
-            if unit is None:
-                return
+        own = self._by_loss
+        if not own.is_counted(seen, now_us):
+            return
         arm = decision.chosen[0] if len(decision.chosen) == 1 else None
         served = served_loss(seen)
         loss = served if arm is None or losses[arm] is None else losses[arm]
         if _depends_on_answers(seen) or loss is None:  # what is known goes by the answers, or nothing is
-            self._difference.leave_out()
+            own.difference.leave_out()
         elif arm is None:
-            self._difference.compare(loss, losses, wanted, part, unit)
+            own.difference.compare(loss, losses, wanted, part, own.unit)
         else:
-            self._difference.estimate(arm, loss, wanted, decision.propensities, part, unit)
+            own.difference.estimate(arm, loss, wanted, decision.propensities, part, own.unit)
 
     def _propensities(self, decision: Decision) -> tuple[float, ...]:
         """Return what the apprentice would do, from its own state."""
@@ -178,14 +206,14 @@ class ApprenticeEvidence:
 
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, at confidence 1 - alpha."""
-        return replace(self._difference.evidence(alpha), is_spent=self._units.is_spent)
+        return self._by_loss.evidence(alpha)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
-        return [one.evidence(alpha) for one in self._metrics.values()]
+        return [one.difference.evidence(alpha) for one in self._metrics.values()]
 
 
-def _is_drawn_by_person(seen: Observation) -> bool:
+def _is_drawn_by_person(seen: Observation | Measurement) -> bool:
     """Tell whether who asks has drawn the arm: for a state of a context's own the query does, not so the version."""
     return bool(seen.drawn) and seen.decision.state == seen.application
 

@@ -105,6 +105,25 @@ def test_nobody_learns_from_a_metric_and_its_query_is_learnt_about_once(*, colum
     assert taught() == taught(metrics=())
 
 
+def test_an_answer_from_the_cache_is_priced_as_if_its_model_had_been_asked() -> None:
+    """A price tells what a model costs: whose input comes second must not make its model cheaper."""
+    asked: list[object] = []
+
+    def good(row: object) -> int:
+        asked.append(row)
+        return 7
+
+    loop = Loop(
+        {**MODELS, "good": good}, digits(policy="single", metrics=(PAID,)), has_workers=True, cache_bytes=1 << 20
+    )
+    for _ in range(3):
+        loop.query()
+        loop.driver.run(0.3)
+
+    assert len(asked) == 1
+    assert [value for _, _, value, _ in values(loop)] == [2.5] * 3
+
+
 def test_what_was_not_told_until_the_window_ends_has_the_value_for_that() -> None:
     """Nothing was sold: silence counts. A metric without such a value tells nothing then."""
     loop = measuring(metrics=(SOLD, Metric("stars", most=5.0)))

@@ -132,6 +132,21 @@ def test_metrics_are_compared_by_person_too() -> None:
     assert found.difference == pytest.approx(0.4)
 
 
+def test_an_apprentice_is_judged_by_person_by_its_metrics_too() -> None:
+    """Two people ask ten times each: that is two comparisons, as soon as somebody asks an hour later."""
+    metrics = (WatchedMetric("digits", "took", 1.0),)
+    fold = ApprenticeEvidence("digits", "single(arm=1)", "single()", MINUTE_US, metrics=metrics)
+    for number in range(21):
+        arm = number % 2
+        decision = Decision((arm,), 0, "digits", "single()", ("slow", "quick"), (0.5, 0.5))
+        about = str(number), "digits", f"person {arm}", decision, (MetricValue("took", 0.0, 0.2 if arm else 0.6),)
+        at_us = number * MINUTE_US if number < 20 else 2 * UNIT_US
+        fold.measure(Measurement(*about, drawn="/0" if number < 20 else "/1"), at_us)
+    (found,) = fold.measured(ALPHA)
+    assert found.pairs == 2
+    assert found.difference > 0.0
+
+
 def test_an_apprentice_is_judged_by_person_too() -> None:
     """Four queries of one person are one comparison, of their mean."""
     policy = spec(parse("exp3"))
@@ -149,16 +164,18 @@ def test_an_apprentice_is_judged_by_person_too() -> None:
 
 
 def test_an_apprentice_of_a_state_for_each_context_is_judged_by_the_query() -> None:
-    """There the query draws the arm, although the person draws the version."""
-    policy = spec(parse("exp3"))
+    """There the query draws the arm, although the person draws the version; so by the loss, and by metrics."""
+    policy, metrics = spec(parse("exp3")), (WatchedMetric("digits", "took", 1.0),)
     decision = Decision((0,), 0, "digits/ann", policy, ("good", "bad"), (0.5, 0.5))
-    fold = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    fold = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US, metrics=metrics)
     for number in range(12):
         one = Observation(
             str(number), "digits", "ann", decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0, drawn="/0"
         )
         fold.take(one, number * 20 * MINUTE_US)
-    assert fold.evidence(ALPHA).pairs == 12
+        about = str(number), "digits", "ann", decision, (MetricValue("took", 0.5, 0.5),)
+        fold.measure(Measurement(*about, drawn="/0"), number * 20 * MINUTE_US)
+    assert [each.pairs for each in (fold.evidence(ALPHA), *fold.measured(ALPHA))] == [12, 12]
 
 
 def asked_by_ann(count: int, first: int = 0) -> Iterator[Observation]:
