@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from policies import registry
-from policies.cascade import ASKED
+from policies.cascade import ASKED, Doubts
 from policies.combine import combine
 from policies.draw import uniform
 from policies.estimators.estimate import Estimate
@@ -19,7 +19,7 @@ from streams.evaluation.candidate import candidate
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.evaluation import Evaluation, evaluate
 from streams.evaluation.history import KnownApplication
-from streams.evaluation.walk import together
+from streams.evaluation.walk import WalkEnd, ends_by_confidence, together
 from tests.walks import OWN, chance, ensemble, population, row
 
 if TYPE_CHECKING:
@@ -164,3 +164,22 @@ def test_how_likely_arms_are_asked_together_follows_from_what_is_logged(
     """All for certain; one of them; never two of those of which one is drawn; questions in turn."""
     seen, _ = row(0, (0.0, 0.0, 0.0), (0.9, 0.9, 0.9), (0,), shares, steps)
     assert together(seen, arms) == likely
+
+
+def test_a_cascade_that_begins_with_more_models_goes_by_outputs_and_not_by_the_logs_confidences() -> None:
+    """By hand: where no risk is taken it asks all, and the last one errs in one of four cases."""
+    rows, _, _ = population()
+    found = judged_by(rows, "cascade(first=2,risk=0.0)")
+    exactly(found, 0.25, ("ipw", "snipw"))
+    assert found.unsupported == 0.0
+
+
+def test_without_outputs_the_log_of_other_questions_tells_a_cascade_nothing() -> None:
+    """It ends where nothing is known, and not in an error; of its own questions it goes by the log's confidences."""
+    rows, _, _ = population()
+    asked_on = next(seen for seen, _ in rows if len(seen.decision.chosen) == 3)
+    two, one = (Doubts(first, 3, (0.0,) * (3 - len(first)), 0.5) for first in ((0, 1), (0,)))
+    assert [*ends_by_confidence(two, asked_on)] == [WalkEnd((0, 1), 1.0, is_known=False)]
+    assert [(end.asked, end.is_known) for end in ends_by_confidence(one, asked_on)] == [
+        ((0,), True), ((0, 1), True), ((0, 1, 2), True),
+    ]  # fmt: skip
