@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from policies import registry
-from policies.cascade import ASKED, Doubts
+from policies.cascade import ASKED
 from policies.combine import combine
+from policies.contract import is_stepwise
 from policies.draw import uniform
 from policies.estimators.estimate import Estimate
 from policies.lessons import Lesson
@@ -178,8 +179,8 @@ def test_without_outputs_the_log_of_other_questions_tells_a_cascade_nothing() ->
     """It ends where nothing is known, and not in an error; of its own questions it goes by the log's confidences."""
     rows, _, _ = population()
     asked_on = next(seen for seen, _ in rows if len(seen.decision.chosen) == 3)
-    two, one = (Doubts(first, 3, (0.0,) * (3 - len(first)), 0.5) for first in ((0, 1), (0,)))
-    assert [*ends_by_confidence(two, asked_on)] == [WalkEnd((0, 1), 1.0, is_known=False)]
-    assert [(end.asked, end.is_known) for end in ends_by_confidence(one, asked_on)] == [
-        ((0,), True), ((0, 1), True), ((0, 1, 2), True),
-    ]  # fmt: skip
+    one, two = (registry.parse(f"cascade(first={first})") for first in (1, 2))
+    assert is_stepwise(one)
+    assert is_stepwise(two)
+    assert [*ends_by_confidence(two.steps(two.init(3), 3), asked_on)] == [WalkEnd((0, 1), 1.0, is_known=False)]
+    assert [*ends_by_confidence(one.steps(one.init(3), 3), asked_on)] == [WalkEnd((0, 1, 2), 1.0)]
