@@ -559,10 +559,13 @@ class Measurement(NamedTuple):
     application: str
     context: str | None
     decision: Decision
-    values: tuple[MetricValue, ...]
+    values: tuple[MetricValue, ...]  # none: what was told before is withdrawn, as its query had to be forgotten
     versions: tuple[str, ...] = ()  # MODEL@VERSION that was drawn, of models that run in several
     predicted_us: int = 0
     measured_us: int = 0  # event time: of the answer, the feedback, or the end of the window
+    drawn: str = ""  # the prediction's: those of one context and draw are no independent evidence
+    episode: str = ""  # the prediction's
+    final_us: int = 0  # event time before which it must not be compared: silence counts from then on; 0 = at once
 
 
 class Measurements(NamedTuple):

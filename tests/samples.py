@@ -262,7 +262,24 @@ FULL: tuple[object, ...] = (
         episode="visit-1",
     ),
     MetricFeedback("q-1", "revenue", 12.5, NOW_US, "digits", "orders"),
-    Measurements((Measurement("q-1", "digits", "ann", FEATURED, _VALUES, ("good@2",), NOW_US, NOW_US + 9),) * 2),
+    Measurements(
+        (
+            Measurement(
+                "q-1",
+                "digits",
+                "ann",
+                FEATURED,
+                _VALUES,
+                ("good@2",),
+                NOW_US,
+                NOW_US + 9,
+                "salt/3",
+                "visit-1",
+                NOW_US + 99,
+            ),
+        )
+        * 2
+    ),
 )
 
 BARE: tuple[object, ...] = (

@@ -13,8 +13,8 @@ from schemas.errors import DecodeError
 from schemas.records import Observations
 from streams.operators.join.kernel import JoinerSettings
 from streams.promotion.copies import Copies
-from streams.promotion.guardrails import measurements
 from streams.promotion.lifecycle import comparison
+from streams.promotion.measurements import ComparableMeasurements, is_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,11 @@ def compared(
         if heard is not None and application in ("", seen.application):
             heard.take(seen)
 
-    fold(settings, codec, take, plan.since_us, progress or Silent(), measure=found.measure if plan.metrics else None)
+    def measure(seen: Measurement, timestamp_us: int) -> None:
+        if is_since(seen, timestamp_us, plan.since_us):
+            found.measure(seen, timestamp_us)
+
+    fold(settings, codec, take, plan.since_us, progress or Silent(), measure=measure if plan.metrics else None)
     return found
 
 
@@ -96,11 +100,12 @@ def fold(
     joiner = settings.joiner
     window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
     copies, count = Copies(window.memory_us, settings.control.ids_mib << 20), 0
+    comparable = ComparableMeasurements(codec, copies)
     progress.waits("the observations")
     with answering(settings):
         for record, several in _observations(settings, codec, since_us, most):
-            if not several and measure is not None:
-                for measured in measurements(codec, record, copies):
+            if measure is not None:
+                for measured in comparable.take(record, has_observations=bool(several)):
                     measure(measured, record.timestamp_us)
             for seen in several:
                 count += 1

@@ -10,6 +10,7 @@ contexts that are held out are none of either policy's: they judge and teach not
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -141,7 +142,7 @@ class ApprenticeEvidence:
         if len(losses) != len(wanted) or len(wanted) != len(decision.propensities):
             return
         unit: UnitComparison | None = None
-        if seen.drawn:  # what one context costs under one draw is one value, see `persons`
+        if _is_drawn_by_person(seen):  # what one context costs under one draw is one value, see `persons`
             for closed in self._units.close(now_us):
                 self._difference.add_unit(closed)
             unit = self._units.of(seen, now_us)
@@ -177,11 +178,16 @@ class ApprenticeEvidence:
 
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, at confidence 1 - alpha."""
-        return self._difference.evidence(alpha)
+        return replace(self._difference.evidence(alpha), is_spent=self._units.is_spent)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
         return [one.evidence(alpha) for one in self._metrics.values()]
+
+
+def _is_drawn_by_person(seen: Observation) -> bool:
+    """Tell whether who asks has drawn the arm: for a state of a context's own the query does, not so the version."""
+    return bool(seen.drawn) and seen.decision.state == seen.application
 
 
 def _depends_on_answers(seen: Observation) -> bool:

@@ -16,16 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from policies.metrics import width
-from schemas.errors import DecodeError
-from schemas.records import Measurements, MetricEvidence, WatchedMetric
+from schemas.records import MetricEvidence, WatchedMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from schemas.codec import Codec
     from schemas.records import Application, Candidate, Measurement
-    from streams.operators.contract import Record
-    from streams.promotion.copies import Copies
     from streams.promotion.evidence import Comparison, Evidence
 
 
@@ -96,28 +92,6 @@ def watched_of(application: Application) -> tuple[WatchedMetric, ...]:
     return tuple(
         [WatchedMetric(application.name, one.name, width(one), one.unit, one.guardrail) for one in application.metrics]
     )
-
-
-def measurements(codec: Codec, record: Record, copies: Copies) -> list[Measurement]:
-    """Return what a record of measurements says that no earlier one said; nothing of another record.
-
-    Args:
-        codec: of the deployment.
-        record: of the topic of observations, without any in it.
-        copies: tells copies from first ones.
-    """
-    try:
-        items: Iterable[Measurement] = codec.decode(Measurements, record.value).items
-    except DecodeError:
-        return []
-    return [one for one in (_fresh(seen, record, copies) for seen in items) if one.values]
-
-
-def _fresh(seen: Measurement, record: Record, copies: Copies) -> Measurement:
-    """Return a measurement with the values that are told for the first time."""
-    where = record.timestamp_us, record.partition
-    fresh = [value for value in seen.values if not copies.has(f"{seen.query_id}/{value.metric}", *where)]
-    return seen._replace(values=tuple(fresh))
 
 
 def drawn(seen: Measurement, model: str, versions: Sequence[str]) -> list[str]:

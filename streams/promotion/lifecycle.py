@@ -16,6 +16,7 @@ from schemas import topics
 from schemas.records import Promotion
 from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.guardrails import NONE, guardrails
+from streams.promotion.measurements import is_since
 from streams.promotion.trail import Trail
 from streams.promotion.verdict import Action, CandidateStage, Verdict, fault_of_plan, judge
 from streams.promotion.versions import VersionEvidence
@@ -99,7 +100,7 @@ class Course:
 
     def measure(self, seen: Measurement, timestamp_us: int) -> None:
         """Fold what metrics came to on one query, as `take` does."""
-        if timestamp_us >= self.from_us:
+        if is_since(seen, timestamp_us, self.from_us):
             self.comparison.measure(seen, timestamp_us)
 
 

@@ -15,6 +15,7 @@ the comparison and counted: the cache may have answered, or the feedback may hav
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
@@ -175,13 +176,18 @@ class VersionEvidence:
             return
         part = 1.0 if seen.weight is None else seen.weight
         its = [one for one in weighed(seen).versions if one.model == self._model and 0.0 <= one.loss <= 1.0]
-        losses = {one.version: one.loss for one in its}
+        self._put(seen, {one.version: one.loss for one in its}, part, timestamp_us)
+
+    def _put(self, seen: Observation | Measurement, losses: Mapping[str, float], part: float, now_us: int) -> None:
+        """Take the losses of one query, by version, times its part of a full lesson."""
         if seen.drawn:
-            self._take_unit(seen, losses, part, timestamp_us)
+            self._take_unit(seen, losses, part, now_us)
         else:
             self._compare(seen.application, losses, part)
 
-    def _take_unit(self, seen: Observation, losses: Mapping[str, float], part: float, now_us: int) -> None:
+    def _take_unit(
+        self, seen: Observation | Measurement, losses: Mapping[str, float], part: float, now_us: int
+    ) -> None:
         """Take the losses of one query of somebody who has drawn."""
         candidate, incumbent = (losses.get(name) for name in self._names)
         if candidate is None and incumbent is None:
@@ -201,9 +207,9 @@ class VersionEvidence:
             own = self._metrics.get((seen.application, value.metric))
             if own is not None and 0.0 <= value.loss <= 1.0:
                 versions = drawn(seen, self._model, self._names)
-                own._compare(seen.application, dict.fromkeys(versions, value.loss))  # noqa: SLF001  # of its own class
+                own._put(seen, dict.fromkeys(versions, value.loss), 1.0, timestamp_us)  # noqa: SLF001  # of its own class
 
-    def _compare(self, application: str, losses: Mapping[str, float], part: float = 1.0) -> None:
+    def _compare(self, application: str, losses: Mapping[str, float], part: float) -> None:
         """Take the losses of one query, by version, times its part of a full lesson."""
         candidate, incumbent = self._names
         if candidate not in losses and incumbent not in losses:
@@ -232,7 +238,8 @@ class VersionEvidence:
         totals = Totals()
         for name in sorted(self._runs):
             totals = totals.plus(self._runs[name].totals)
-        return totals.evidence(alpha)
+        is_spent = bool(self._units) and all(units.is_spent for units in self._units.values())
+        return replace(totals.evidence(alpha), is_spent=is_spent)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""

@@ -27,9 +27,10 @@ from schemas.records import Application, Candidate, Model, Observations, Promoti
 from streams.control.history import STEP_US, STEPS
 from streams.operators.ids import ID_BYTES
 from streams.promotion.copies import Copies
-from streams.promotion.guardrails import guardrails, measurements
+from streams.promotion.guardrails import guardrails
 from streams.promotion.hindrance import Heard, hindrance
 from streams.promotion.lifecycle import Lifecycle, step
+from streams.promotion.measurements import ComparableMeasurements
 from streams.promotion.rivals import Rivals
 from streams.promotion.serving_losses import ServingLosses
 from streams.promotion.verdict import Action, Verdict
@@ -136,6 +137,7 @@ class Promoting:
         self._hindrances: dict[str, str] = {}  # likewise
         self._serving = ServingLosses()
         self._copies = Copies(window_us, ids_bytes)
+        self._measurements = ComparableMeasurements(codec, self._copies)
         self._forgotten = 0  # by earlier ones
         self._wishes: Broadcast | None = None
         self._log: Broadcast | None = None
@@ -280,6 +282,7 @@ class Promoting:
         """Forget the observations; returns since when they come again."""
         self._forgotten = self.forgotten
         self._copies, self._serving = Copies(self._window_us, self._ids_bytes), ServingLosses()
+        self._measurements = ComparableMeasurements(self._codec, self._copies)
         self._lifecycle.fold_again()
         self._rivals.fold_again()
         self._heard = {}
@@ -298,9 +301,8 @@ class Promoting:
                 self._rivals.observe(seen, record.timestamp_us)
                 self._hear(seen, record.timestamp_us)
                 self._serving.observe(seen, record.timestamp_us)
-        if not several:
-            for measured in measurements(self._codec, record, self._copies):
-                self._lifecycle.measure(measured, record.timestamp_us)
+        for measured in self._measurements.take(record, has_observations=bool(several)):
+            self._lifecycle.measure(measured, record.timestamp_us)
 
     def _hear(self, seen: Observation, timestamp_us: int) -> None:
         """Count what candidates without a comparison could be compared by."""

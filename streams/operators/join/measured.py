@@ -3,6 +3,7 @@
     prediction        ─▶ latency and price, at once ─▶ a measurement beside the observations of its state
     metric feedback   ─▶ its query, held for a window ─▶ likewise
     end of the window ─▶ the metrics that were not told and have a value for that ─▶ likewise
+    too many are held ─▶ those that have such a value are withdrawn: a measurement without values
 
 Nobody learns from measurements; they judge candidates. Each metric of a query counts once, the first time: who judges
 tells copies by query and metric. Where no application has metrics, nothing is held and nothing is read twice.
@@ -33,7 +34,7 @@ from streams.operators.statistics import Counters
 from streams.topology import is_held_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Decision, Metric, MetricFeedback
@@ -111,6 +112,7 @@ class MeasuredQueries:
                 made.append(about._replace(values=values))
             if any(metric.of == FEEDBACK for metric in metrics):
                 self._hold(partition.number, about, len(record.value or b""), now_us, effects)
+        made += self._forget(now_us)
         self._emit(made, effects)
 
     def take(self, record: Record, told: MetricFeedback, partition: JoinBuffer, now_us: int, effects: Effects) -> None:
@@ -142,7 +144,7 @@ class MeasuredQueries:
             if held is None:
                 break
             if values := self._absent(held):
-                made.append(held.about._replace(values=values, measured_us=held.end_us))
+                made.append(held.about._replace(values=values, measured_us=held.end_us, final_us=held.end_us))
         self._emit(made, effects)
         while self._early_due and self._early_due[0][0] <= now_us:
             _, number, query_id = heapq.heappop(self._early_due)
@@ -171,7 +173,8 @@ class MeasuredQueries:
     def _about(self, prediction: Prediction, decision: Decision) -> Measurement:
         who = prediction.query_id, prediction.application, prediction.context
         answered_us = prediction.answered_us
-        return Measurement(*who, decision, (), self._versions(prediction), answered_us, answered_us)
+        versions, drawn = self._versions(prediction), (prediction.drawn, prediction.episode)
+        return Measurement(*who, decision, (), versions, answered_us, answered_us, *drawn)
 
     def _versions(self, prediction: Prediction) -> tuple[str, ...]:
         """Return the versions that were drawn, as the joiner has it of losses; none for who is held out."""
@@ -200,8 +203,13 @@ class MeasuredQueries:
         self._held.hold(place, held)
         for record, told in self._pop_early(*place):
             self._tell(record, told, held, effects)
-        for _ in self._held.surplus():
+
+    def _forget(self, now_us: int) -> Iterator[Measurement]:
+        """Forget what is too much. It is withdrawn where silence would have had a value, as nobody writes that."""
+        for held in self._held.surplus():
             self._counters["metrics_forgotten_total",] += 1
+            if any(metric.absent is not None for metric in self._metrics.get(held.about.application, ())):
+                yield held.about._replace(measured_us=now_us, final_us=held.end_us)
 
     def _tell(self, record: Record, told: MetricFeedback, held: HeldQuery, effects: Effects) -> None:
         """Measure what was told about a query that is held."""
@@ -218,7 +226,8 @@ class MeasuredQueries:
         else:
             held.told.append(told.metric)
             value = _value(found[0], told.value)
-            seen = held.about._replace(values=(value,), measured_us=told.sent_us or record.timestamp_us)
+            told_us, final_us = told.sent_us or record.timestamp_us, _final_us(found[0], held)
+            seen = held.about._replace(values=(value,), measured_us=told_us, final_us=final_us)
             self._emit([seen], effects, record)
 
     def _absent(self, held: HeldQuery) -> tuple[MetricValue, ...]:
@@ -257,6 +266,11 @@ def _measured(metrics: Sequence[Metric], prediction: Prediction) -> tuple[Metric
             arms = prediction.decision.arms
             found.append(_value(metric, price_of(metric, prediction.outputs, prediction.steps, arms)))
     return tuple(found)
+
+
+def _final_us(metric: Metric, held: HeldQuery) -> int:
+    """Return from when on a value may be compared: where silence has one, too, when that is known."""
+    return 0 if metric.absent is None else held.end_us
 
 
 def _value(metric: Metric, value: float) -> MetricValue:

@@ -18,8 +18,9 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Candidate, Promotion
-from streams.promotion.guardrails import guardrails, measurements
+from streams.promotion.guardrails import guardrails
 from streams.promotion.lifecycle import VERSION, comparison, next_stage, next_verdict, step
+from streams.promotion.measurements import ComparableMeasurements, is_since
 from streams.promotion.verdict import Action, Verdict
 from streams.replay.report import STEPS
 
@@ -50,11 +51,11 @@ class _FirstSeen(NamedTuple):
     observations: Sequence[Observation]
     measurements: Sequence[Measurement]
 
-    def tell(self, comparison: Comparison) -> None:
-        """Fold it."""
+    def tell(self, comparison: Comparison, from_us: int) -> None:
+        """Fold what counts for a comparison that began then."""
         for seen in self.observations:
             comparison.take(seen, self.record.timestamp_us)
-        for measured in self.measurements:
+        for measured in [one for one in self.measurements if is_since(one, self.record.timestamp_us, from_us)]:
             comparison.measure(measured, self.record.timestamp_us)
 
 
@@ -95,6 +96,7 @@ class StepChecks:
     ) -> None:
         self._codec = codec
         self._copies = copies
+        self._measurements = ComparableMeasurements(codec, copies)
         self._report = report
         self._begun = begun
         self._first_us: dict[int, int] = {}  # by partition: of the first observation in the trace
@@ -109,7 +111,7 @@ class StepChecks:
         self._next[record.partition] = record.offset + 1
         has = self._copies.has
         first = [seen for seen in items if not has(seen.query_id, record.timestamp_us, record.partition)]
-        measured = [] if items else measurements(self._codec, record, self._copies)
+        measured = self._measurements.take(record, has_observations=bool(items))
         for part in self._parts:
             self._fold(part, _FirstSeen(record, first, measured))
         self._parts = [part for part in self._parts if part.steps]
@@ -145,7 +147,7 @@ class StepChecks:
                 if part.steps:
                     part.held.append(first)
             elif first.record.timestamp_us >= part.from_us:
-                first.tell(part.comparison)
+                first.tell(part.comparison, part.from_us)
 
     def _judge(self, part: _CoursePart) -> None:
         """Hold the next step against what the kernel says."""

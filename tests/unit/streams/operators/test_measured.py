@@ -117,6 +117,34 @@ def test_what_was_not_told_until_the_window_ends_has_the_value_for_that() -> Non
     assert values(loop) == [("q2", "sold", 50.0, 0.5), ("q1", "sold", 0.0, 1.0)]
 
 
+def test_a_value_that_may_be_absent_says_when_it_may_be_compared() -> None:
+    """When its window ends, told or not; what is measured may be compared at once."""
+    loop = measuring(metrics=(SOLD, TOOK, Metric("stars", most=5.0)))
+    loop.query("q1")
+    loop.query("q2")
+    loop.driver.run(1.0)
+    tell(loop, "q1", 50.0)
+    tell(loop, "q1", 5.0, "stars")
+    loop.driver.run(40.0)
+
+    final = {(one.query_id, one.values[0].metric): one.final_us for one in measured(loop)}
+    ends = {name: loop.answer(name).answered_us + 20_000_000 for name in ("q1", "q2")}
+    at_once = dict.fromkeys([("q1", "took"), ("q2", "took"), ("q1", "stars")], 0)
+    assert final == {("q1", "sold"): ends["q1"], ("q2", "sold"): ends["q2"], **at_once}
+
+
+def test_a_query_that_is_forgotten_is_withdrawn_where_silence_has_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its silence is never written. Without such a value nothing has to be."""
+    monkeypatch.setattr("streams.operators.join.held.MOST_HELD", 2)
+    for metrics, withdrawn in (((SOLD,), ["q1", "q2"]), ((Metric("stars", most=5.0),), [])):
+        loop = measuring(metrics=metrics)
+        for name in ("q1", "q2", "q3", "q4"):
+            loop.query(name)
+            loop.driver.run(1.0)
+        loop.driver.run(40.0)
+        assert [one.query_id for one in measured(loop) if not one.values] == withdrawn
+
+
 def test_feedback_before_its_prediction_waits_for_it() -> None:
     """It is nobody's fault which topic is read first."""
     loop = measuring(metrics=(SOLD,))

@@ -12,16 +12,13 @@ from schemas.records import (
     Decision,
     JoinStatus,
     Measurement,
-    Measurements,
     MetricValue,
     Observation,
     VersionLoss,
     WatchedMetric,
 )
-from streams.operators.contract import Record
 from streams.promotion.apprentice import ApprenticeEvidence
-from streams.promotion.copies import Copies
-from streams.promotion.guardrails import guardrails, measurements, share_of, told
+from streams.promotion.guardrails import guardrails, share_of, told
 from streams.promotion.lifecycle import Lifecycle, comparison, next_verdict
 from streams.promotion.verdict import Action, CandidateStage
 from tests.loops import CODEC
@@ -168,21 +165,6 @@ def test_candidates_that_are_as_good_go_back_in_error_no_more_often_than_alpha()
     wish = plan(*[WatchedMetric("shop", f"m{number}", 1.0, "", 0.0) for number in range(6)], alpha=0.3)
     wrong = sum(_ever(wish, seed, Action.BACK, gain=0.0) for seed in range(20))
     assert wrong <= 0.3 * 20
-
-
-def test_each_value_of_a_query_counts_once() -> None:
-    """A joiner that was killed writes a measurement again, perhaps with another one of the same query."""
-    _, one = told_of(1, "2", loss=0.0, latency=0.5)
-    _, again = told_of(1, "2", loss=0.0, latency=0.9, sold=0.1)
-    copies = Copies(WINDOW_US, 1 << 20)
-
-    def read(offset: int, seen: Measurement) -> list[Measurement]:
-        record = Record("observations", 0, offset, 1_000_000, b"shop", CODEC.encode(Measurements((seen,))))
-        return measurements(CODEC, record, copies)
-
-    assert read(0, one) == [one]
-    assert [[value.metric for value in seen.values] for seen in read(1, again)] == [["sold"]]
-    assert read(2, again) == []
 
 
 def test_the_step_says_how_it_compared_by_each_metric() -> None:

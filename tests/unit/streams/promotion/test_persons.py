@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from policies.registry import parse, spec
-from schemas.records import Decision, JoinStatus, Observation
+from schemas.records import Decision, JoinStatus, Measurement, MetricValue, Observation, WatchedMetric
 from streams.promotion import persons
 from streams.promotion.apprentice import ApprenticeEvidence
 from streams.promotion.persons import UNIT_US
@@ -118,6 +118,20 @@ def test_queries_that_draw_for_themselves_are_compared_as_before() -> None:
     assert folds[0].evidence(ALPHA) == folds[1].evidence(ALPHA)
 
 
+def test_metrics_are_compared_by_person_too() -> None:
+    """Ten answers of each took as long as they take there: that is one comparison, not ten."""
+    fold = VersionEvidence("forest", "2", "1", metrics=(WatchedMetric("digits", "took", 1.0),))
+    for number in range(22):
+        version, loss = ("2", 0.2) if number % 2 else ("1", 0.6)
+        one = seen(str(number), {version: loss})
+        about = one.query_id, one.application, version, one.decision, (MetricValue("took", loss, loss),)
+        at_us = number * MINUTE_US if number < 20 else 2 * UNIT_US
+        fold.measure(Measurement(*about, (f"forest@{version}",), drawn="/0" if number < 20 else "/1"), at_us)
+    (found,) = fold.measured(ALPHA)
+    assert found.pairs == 1
+    assert found.difference == pytest.approx(0.4)
+
+
 def test_an_apprentice_is_judged_by_person_too() -> None:
     """Four queries of one person are one comparison, of their mean."""
     policy = spec(parse("exp3"))
@@ -132,6 +146,19 @@ def test_an_apprentice_is_judged_by_person_too() -> None:
     assert fold.evidence(ALPHA).pairs == 0
     fold.take(one._replace(query_id="last", context="zoe"), 2 * UNIT_US)
     assert fold.evidence(ALPHA).pairs == 9
+
+
+def test_an_apprentice_of_a_state_for_each_context_is_judged_by_the_query() -> None:
+    """There the query draws the arm, although the person draws the version."""
+    policy = spec(parse("exp3"))
+    decision = Decision((0,), 0, "digits/ann", policy, ("good", "bad"), (0.5, 0.5))
+    fold = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    for number in range(12):
+        one = Observation(
+            str(number), "digits", "ann", decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0, drawn="/0"
+        )
+        fold.take(one, number * 20 * MINUTE_US)
+    assert fold.evidence(ALPHA).pairs == 12
 
 
 def asked_by_ann(count: int, first: int = 0) -> Iterator[Observation]:
@@ -180,3 +207,27 @@ def test_of_too_many_who_ask_at_once_those_who_began_first_are_closed(monkeypatc
     assert (found.pairs, found.difference) == (8, 0.5)
     fold.take(seen("again", {"2": 1.0})._replace(context="0", drawn="/0"), 20)
     assert fold.evidence(ALPHA) == found
+
+
+@pytest.mark.parametrize("is_policy", [False, True])
+def test_evidence_that_nobody_can_add_to_says_so_until_somebody_new_comes(*, is_policy: bool) -> None:
+    """Three people ask twice an hour: all count once, whatever the share is later; a new draw counts again."""
+    policy = spec(parse("exp3"))
+    apprentice = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    fold = apprentice if is_policy else VersionEvidence("forest", "2", "1")
+    decision = Decision((0,), 0, "digits", policy, ("good", "bad"), (0.5, 0.5))
+
+    def ask(number: int, who: str, drawn: str = "/0") -> None:
+        one = seen(f"{number}{who}", {"21"[number // 5 % 2]: 0.5})._replace(context=who, drawn=drawn)
+        fold.take(one._replace(decision=decision, losses=(0.5, None)), number * UNIT_US // 2)
+
+    told = []
+    for number in range(20):
+        for who in ("ann", "bob", "cat"):
+            ask(number, who)
+        told.append(fold.evidence(ALPHA).is_spent)
+    assert told == [False] * 3 + [True] * 17
+    for number, who, drawn in ((20, "dan", "/0"), (23, "ann", "/0"), (24, "ann", "/1"), (25, "ann", "/1")):
+        ask(number, who, drawn)
+        told.append(fold.evidence(ALPHA).is_spent)
+    assert told[20:] == [False, True, False, False]
