@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.cli.letters_shown import LetterGroup, age, group_as_json, letter_as_json, letter_lines
+from deploy.cli.record import place_of
 from deploy.cli.record import since as ago
 from deploy.connect.clients import answering
 from deploy.connect.schema_registry import codec_for
@@ -21,6 +23,7 @@ from deploy.state.letters import NO_TIME, LettersWanted
 from deploy.terminal import echo
 from schemas.topics import dead_letters
 from streams.dead_letters.redriving import ATTEMPTS_AT_MOST, RedriveRefusal, application_of_letter
+from streams.recorder.span import Time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from streams.dead_letters.letter import Letter
     from streams.dead_letters.redriving import Redriving
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EXAMPLES = """\
 skysail dlq list                                     what lies there, by topic, cause and application
 skysail dlq list --since 1h --json
@@ -203,16 +207,21 @@ def _redrive(
 @with_settings
 @click.option("--topic", required=True, help="Whose letters are removed: feedback, queries, mapping, ...")
 @click.option("--older-than", help="Leave what was written since: 90s, 30m, 1.5h, 7d  [default: all are removed]")
+@click.option("--before", help="Leave what was written since a time, such as 2026-11-23T14:00 (UTC).")
 @click.option("--dry-run", is_flag=True, help="Say how many would be removed; remove none.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def purge(settings: Settings, *, topic: str, older_than: str | None, dry_run: bool, yes: bool, as_json: bool) -> None:
+def purge(
+    settings: Settings, *, topic: str, older_than: str | None, before: str | None, dry_run: bool, yes: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Remove the oldest dead letters of a topic, for good.
 
-    Kafka removes the beginning of a log alone. So there is no choice by cause here: what is to stay is younger.
+    Kafka removes the beginning of a log alone. So there is no choice by cause here: what is to stay is younger. With
+    --dry-run --json it says before which moment letters were counted: --before that removes these, and none that come.
     """
     now_us = time.time_ns() // 1000
-    end = ago(older_than, now_us).us if older_than else NO_TIME
+    end = purged_before(older_than, before, now_us) or (now_us if dry_run else NO_TIME)
     with answering(settings):
         found = state.purged(settings, LettersWanted(topic.removesuffix(dead_letters("")), before_us=end))
         count = sum(its[0] for its in found.values())
@@ -221,9 +230,30 @@ def purge(settings: Settings, *, topic: str, older_than: str | None, dry_run: bo
         if not dry_run:
             state.purge(settings, {name: its[1] for name, its in found.items()})
     if as_json:
-        print_json({"removed": count, "dry_run": dry_run})
+        print_json({"removed": count, "dry_run": dry_run, **({"before": time_text(end)} if dry_run else {})})
     else:
         echo(f"{count} would be removed" if dry_run else f"{count} removed")
+
+
+def purged_before(older_than: str | None, before: str | None, now_us: int) -> int | None:
+    """Return the moment (us) from which on letters stay; None = no option says any.
+
+    Raises:
+        UsageError: it names no time, or both options are given.
+    """
+    if older_than and before:
+        raise UsageError("--older-than and --before both say what stays: give one of them")
+    if not older_than and not before:
+        return None
+    place = ago(older_than, now_us) if older_than else place_of(before or "", now_us)
+    if not isinstance(place, Time):
+        raise UsageError(f"{before!r} is no time: write one such as 2026-11-23T14:00")
+    return place.us
+
+
+def time_text(us: int) -> str:
+    """Return a time as `--before` takes it, to the microsecond."""
+    return (_EPOCH + timedelta(microseconds=us)).isoformat()
 
 
 def _by(counts: Counter[str]) -> str:

@@ -447,7 +447,8 @@ class RecordSection(Section):
     """What the role `record` keeps of the topics, to be replayed and evaluated. It does not run by default."""
 
     folder: Path | None = None
-    """The folder of the trace, on the machine where the role runs. The role needs it."""
+    """The folder of the trace, on the machine where the role runs. The role needs it, and the right to make others
+    beside it: where a topic is made anew, `trace.2` follows `trace`."""
     topics: tuple[str, ...] = ()
     """The topics to record, without the prefix. Default: all that replay and evaluation need."""
     rotate_mib: int = Field(default=64, gt=0)
@@ -457,6 +458,16 @@ class RecordSection(Section):
     calls: bool | None = None
     """Whether selection, joiner and learner write down what their kernels are called with, in topic `calls`: by that a
     trace is replayed as it was. `null`: where there is a `folder`."""
+
+    @field_validator("folder")
+    @classmethod
+    def _has_a_name(cls, folder: Path | None) -> Path | None:
+        """Refuse a folder beside which none of its name can be made."""
+        if folder is not None and folder.name in {"", ".."}:
+            raise ValueError(
+                f"{folder} has no name of its own: write one such as traces/shop, others are made beside it"
+            )
+        return folder
 
     @property
     def are_calls_written(self) -> bool:

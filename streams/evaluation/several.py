@@ -18,13 +18,22 @@ from schemas.records import Outcome
 from streams.evaluation.answered import by_arm, cost_of, simulated
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.replayed_states import fold_along
-from streams.evaluation.walk import AskedInTurn, WalkEnd, ends, ends_by_confidence, may_go_on, time_for, together
+from streams.evaluation.walk import (
+    AskedInTurn,
+    WalkEnd,
+    ends,
+    ends_by_confidence,
+    follows,
+    may_go_on,
+    time_for,
+    together,
+)
 from streams.operators.cold_start import lesson, started
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.contract import Policy, State
+    from policies.contract import Policy, State, Steps
     from policies.estimators.log import Floats
     from schemas.records import ModelOutput, Observation, PolicyState, Value
     from streams.evaluation.history import KnownApplication
@@ -128,8 +137,10 @@ class Several:
 
     def _ends(self, questions: AskedInTurn, seen: Observation, known: Mapping[int, ModelOutput]) -> list[WalkEnd]:
         policy = self._policy
-        if is_stepwise(policy) and not self._is_own and (seen.steps or not known):
-            return [*ends_by_confidence(questions, seen)]  # type: ignore[arg-type]
+        if is_stepwise(policy) and not self._is_own:
+            steps: Steps = questions  # type: ignore[assignment]
+            if not known or (seen.steps and follows(steps, seen)):
+                return [*ends_by_confidence(steps, seen)]
         there = seen.decision.chosen if known else ()
         return [*ends(questions, known, there, time_for(seen))]
 

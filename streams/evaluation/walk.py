@@ -80,8 +80,28 @@ def ends(
         asked, before, number = asked + ask.arms, asked, number + 1
 
 
+def follows(steps: Steps, seen: Observation) -> bool:
+    """Tell whether the log has asked the same questions, so that the confidences that it holds are theirs."""
+    later = {arm for step in seen.steps if step.outcome == ASKED for arm in step.arms}
+    if seen.steps and {*steps.first} != {*seen.decision.chosen} - later:
+        return False
+    asked = steps.first
+    for step in seen.steps:
+        ask = steps.after(asked, {})
+        if ask is None or ask.arms != step.arms:
+            return False
+        asked += step.arms
+    return True
+
+
 def ends_by_confidence(steps: Steps, seen: Observation) -> Iterator[WalkEnd]:
-    """Yield the same by the confidences that another cascade has logged, where outputs are not known."""
+    """Yield the same by the confidences that another cascade has logged, where outputs are not known.
+
+    Of a log that asked by other questions nothing is known.
+    """
+    if not follows(steps, seen):
+        yield WalkEnd(steps.first, 1.0, is_known=False)
+        return
     asked, reached = steps.first, 1.0
     for number, step in enumerate(seen.steps):
         chance = steps.chance(number, step.confidence) if step.probability else 0.0

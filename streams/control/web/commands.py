@@ -94,8 +94,8 @@ def _redrive(wish: Mapping[str, str]) -> tuple[str, ...]:
 
 def _purge(wish: Mapping[str, str]) -> tuple[str, ...]:
     """Return what removes letters: those are meant that were there when somebody was asked, not what came since."""
-    how = "--dry-run" if wish.get("dry_run") else "--yes"
-    return ("dlq", "purge", "--json", how, f"--topic={_value(wish, 'topic')}", f"--older-than={_value(wish, 'older')}")
+    how = ("--dry-run",) if wish.get("dry_run") else ("--yes", f"--before={_value(wish, 'before')}")
+    return ("dlq", "purge", "--json", f"--topic={_value(wish, 'topic')}", *how)
 
 
 def _promote(wish: Mapping[str, str]) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def test_no_pod_has_more_than_it_needs(full: Manifests) -> None:
         assert security["capabilities"] == {"drop": ["ALL"]}
         assert "memory" in container["resources"]["limits"]
         writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
-        assert writable - ({"/var/lib/skysail/trace"} if "record" in name else set()) == {
+        assert writable - ({"/var/lib/skysail"} if "record" in name else set()) == {
             "/home/skysail/.skysail",
             "/tmp",
         }

@@ -100,6 +100,9 @@ def test_a_misspelt_environment_variable_is_an_error() -> None:
         ("a: [", "not a readable YAML"),
         ("redis: {password_file: /no/such}", "password_file: cannot read"),
         ("redis: {url: 'localhost:6379'}", "write redis://"),
+        ("record: {folder: .}", "has no name of its own"),
+        ("record: {folder: /}", "has no name of its own"),
+        ("record: {folder: ..}", "has no name of its own"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(tmp_path: Path, text: str, expected: str) -> None:

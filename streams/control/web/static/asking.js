@@ -80,10 +80,10 @@ function groups(found) {
       ...(mayAct() ? [button("send again", () => redrive(which), `redrive ${key}`, "act")] : [])] };
   })), ...(mayAct() ? [node("p", [...new Set(found.map(one => one.topic))].map(topic => button(`remove all of ${topic}`, () => purge(topic), `purge ${topic}`)))] : [])];
 }
-function purge(topic) { // what comes after this moment stays
-  const began = Date.now(), wish = dry_run => acted({ action: "purge", topic, dry_run, older: `${(Date.now() - began) / 1000}s` });
-  into("lying", () => wish(true), found => [node("p", `${whole(found.removed)} letters of ${topic}, of whatever cause and application, would be gone for good: Kafka removes the beginning of a log alone.`),
-    button("remove them for good", () => into("lying", () => wish(false), done => [node("p", `${whole(done.removed)} letters of ${topic} removed`)]), `remove ${topic}`, "act")]);
+function purge(topic) { // what comes after the letters were counted stays
+  const wish = more => acted({ action: "purge", topic, ...more });
+  into("lying", () => wish({ dry_run: true }), found => [node("p", `${whole(found.removed)} letters of ${topic}, of whatever cause and application, would be gone for good: Kafka removes the beginning of a log alone.`),
+    button("remove them for good", () => into("lying", () => wish({ before: found.before }), done => [node("p", `${whole(done.removed)} letters of ${topic} removed`)]), `remove ${topic}`, "act")]);
 }
 function letters(found) {
   return found.toReversed().map(one => {

@@ -56,7 +56,7 @@ def asked(answer: object = 7) -> Loop:
 SAID = {
     "dlq list": json.dumps([GROUP]).encode(),
     "dlq show": json.dumps([LETTER]).encode(),
-    "dlq purge": b'{"removed": 30, "dry_run": true}',
+    "dlq purge": b'{"removed": 30, "dry_run": true, "before": "2026-11-27T12:00:00.000001+00:00"}',
     "dlq redrive": b'{"dry_run": false, "sent": {"feedback": 30}, "refused": {}}',
     "story": json.dumps(document(told(asked(), QUERY))).encode(),
 }
@@ -180,7 +180,7 @@ async def test_letters_are_removed_once_it_has_been_said_how_many_go(tmp_path: P
         await tab.js("document.querySelector('#lying button.act').click()")
         await tab.until("document.getElementById('lying').textContent.includes('30 letters of feedback removed')")
     assert {"--yes", "--topic=feedback"} <= {*run.ran[-1]}
-    assert run.ran[-1][-1].startswith("--older-than=")
+    assert run.ran[-1][-1] == "--before=2026-11-27T12:00:00.000001+00:00"
 
 
 async def test_letters_of_own_topics_are_shown_from_where_they_lie(tmp_path: Path) -> None:

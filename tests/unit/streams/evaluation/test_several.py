@@ -11,6 +11,7 @@ import pytest
 from policies import registry
 from policies.cascade import ASKED
 from policies.combine import combine
+from policies.contract import is_stepwise
 from policies.draw import uniform
 from policies.estimators.estimate import Estimate
 from policies.lessons import Lesson
@@ -19,7 +20,7 @@ from streams.evaluation.candidate import candidate
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.evaluation import Evaluation, evaluate
 from streams.evaluation.history import KnownApplication
-from streams.evaluation.walk import together
+from streams.evaluation.walk import WalkEnd, ends_by_confidence, together
 from tests.walks import OWN, chance, ensemble, population, row
 
 if TYPE_CHECKING:
@@ -164,3 +165,22 @@ def test_how_likely_arms_are_asked_together_follows_from_what_is_logged(
     """All for certain; one of them; never two of those of which one is drawn; questions in turn."""
     seen, _ = row(0, (0.0, 0.0, 0.0), (0.9, 0.9, 0.9), (0,), shares, steps)
     assert together(seen, arms) == likely
+
+
+def test_a_cascade_that_begins_with_more_models_goes_by_outputs_and_not_by_the_logs_confidences() -> None:
+    """By hand: where no risk is taken it asks all, and the last one errs in one of four cases."""
+    rows, _, _ = population()
+    found = judged_by(rows, "cascade(first=2,risk=0.0)")
+    exactly(found, 0.25, ("ipw", "snipw"))
+    assert found.unsupported == 0.0
+
+
+def test_without_outputs_the_log_of_other_questions_tells_a_cascade_nothing() -> None:
+    """It ends where nothing is known, and not in an error; of its own questions it goes by the log's confidences."""
+    rows, _, _ = population()
+    asked_on = next(seen for seen, _ in rows if len(seen.decision.chosen) == 3)
+    one, two = (registry.parse(f"cascade(first={first})") for first in (1, 2))
+    assert is_stepwise(one)
+    assert is_stepwise(two)
+    assert [*ends_by_confidence(two.steps(two.init(3), 3), asked_on)] == [WalkEnd((0, 1), 1.0, is_known=False)]
+    assert [*ends_by_confidence(one.steps(one.init(3), 3), asked_on)] == [WalkEnd((0, 1, 2), 1.0)]
