@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -70,7 +70,7 @@ class Beliefs(NamedTuple):
     def variance(self, belief: Sequence[float], x: Sequence[float]) -> float:
         """Return the variance of w . x."""
         precisions = belief[self.width : 2 * self.width]
-        return sum([part * part / q for part, q in zip(self.apart(belief, x), precisions, strict=True)])
+        return in_order([part * part / q for part, q in zip(self.apart(belief, x), precisions, strict=True)])
 
     def moved(self, belief: State, x: Sequence[float], push: float, curvature: float) -> State:
         """Return the belief whose means went by push * covariance x, and whose precision grew by curvature * x x'."""
@@ -118,6 +118,14 @@ class Beliefs(NamedTuple):
                 left -= factor * parts[other]
                 turned.append(factor + gains[other] * left)
         return turned
+
+
+def in_order(values: Iterable[float]) -> float:
+    """Return a sum that adds one number after the other; `sum` rounds otherwise from Python 3.12 on."""
+    total = 0.0
+    for value in values:
+        total += value
+    return total
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,7 @@ from bisect import bisect_right
 from math import exp, log
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from policies import intervals
 from policies.errors import require
 
 if TYPE_CHECKING:
@@ -76,13 +77,13 @@ def check(coverage: float) -> None:
 def start(coverage: float, state: State = ()) -> State:
     """Return the state under a promise: as it is, or with alpha anew where another coverage was promised before.
 
-    What another version of this module has stored, with other bins, counts as nothing.
+    What another version of this module has stored, with other bins, counts as nothing. So does a state of intervals.
 
     Raises:
         PolicyError: of `check`.
     """
     check(coverage)
-    if len(state) != 2 + _BINS:
+    if len(state) != 2 + _BINS or intervals.is_state(state):
         return (coverage, 1.0 - coverage, *(0.0,) * _BINS)
     return state if state[0] == coverage else (coverage, 1.0 - coverage, *state[2:])
 

@@ -41,6 +41,7 @@ MOST_PROMISED: Final = 0.99  # a state has the errors that it takes, and 0.999 w
 _SPAN: Final = 500  # observations among which the best step is looked for, as theirs
 _SHARED: Final = 1.0 / (2 * _SPAN)  # of the weights, spread evenly after each observation
 _FEWEST, _MISSES = 200, 10  # errors that are kept, at least; and how many of those are to be missed
+_ROUNDED: Final = 1e-9  # by how much the sum of weights may miss
 _EASED: Final = 0.005  # the step of adaptive conformal inference, whose promise this keeps
 
 
@@ -81,10 +82,20 @@ def start(coverage: float, state: State = (), steps: Sequence[float] = STEPS) ->
     """
     check(coverage)
     count = len(steps)
-    if len(state) >= 2 + 2 * count and state[0] == coverage:
+    is_known = is_state(state, steps)
+    if is_known and state[0] == coverage:
         return state
-    errors = state[2 + 2 * count :] if state and 0.0 < state[0] < 1.0 else ()
+    errors = state[2 + 2 * count :] if is_known else ()
     return (coverage, 0.0, *repeat(1.0 - coverage, count), *repeat(1.0 / count, count), *errors)
+
+
+def is_state(state: State, steps: Sequence[float] = STEPS) -> bool:
+    """Tell whether numbers are a state of intervals, and not one of sets of labels: its weights are shares of 1."""
+    count = len(steps)
+    if not 2 + 2 * count <= len(state) <= 2 + 2 * count + kept(MOST_PROMISED) or not 0.0 < state[0] < 1.0:
+        return False
+    _, weights, _ = _parts(state, count)
+    return min(weights) > 0.0 and abs(sum(weights) - 1.0) < _ROUNDED
 
 
 def margin(coverage: float, state: State = (), steps: Sequence[float] = STEPS) -> Margin:

@@ -11,7 +11,7 @@ import numpy as np
 
 from policies import linear
 from policies.arm_sets import EveryArm
-from policies.beliefs import beliefs
+from policies.beliefs import beliefs, in_order
 from policies.best_arm import best_of_normals
 from policies.contract import Reading
 from policies.draw import pick
@@ -135,7 +135,7 @@ class TwoSpeed(EveryArm):
         item, loss = found
         start, end = item * self._form.size, (item + 1) * self._form.size
         x, belief, weight = self._x(lesson), state[start:end], lesson.weight
-        at = float(cold[item]) + sum([mean * value for mean, value in zip(belief, x, strict=False)])
+        at = float(cold[item]) + in_order([mean * value for mean, value in zip(belief, x, strict=False)])
         if lesson.examined < 1.0:
             weight *= 1.0 - loss * (1.0 - _looked_at(_chance(at), lesson.examined))
         return state[:start] + _moved(self._form, belief, x, at, 1.0 - loss, weight) + state[end:]

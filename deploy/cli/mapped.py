@@ -18,7 +18,7 @@ from deploy.state.topics import partition_counts
 from deploy.terminal import echo
 from schemas import topics
 from schemas.jsonable import to_json
-from schemas.records import Application, KeyedFeedback, Query, Tensor
+from schemas.records import Application, Feedback, KeyedFeedback, MetricFeedback, Query, Tensor
 from streams.mapping.spec import TopicMapping
 
 if TYPE_CHECKING:
@@ -142,12 +142,18 @@ def _row(mapped: MappedRecord) -> dict[str, str]:
         return {"query_id": made.query_id, "context": made.context or "", "input": asked, "sent": f"{later:+,.0f} ms"}
     about = made.context if isinstance(made, KeyedFeedback) else made.query_id
     is_keyed = isinstance(made, KeyedFeedback) and not made.revises
-    told = (
-        "nothing"
-        if made.label is None and made.loss is None
-        else (f"loss {made.loss:g}" if made.label is None else f"label {made.label}")
-    )
-    return {"last_of" if is_keyed else "query_id": about, "told": told[:_WIDE]}
+    return {"last_of" if is_keyed else "query_id": about, "told": _told(made)[:_WIDE]}
+
+
+def _told(made: Feedback | KeyedFeedback | MetricFeedback) -> str:
+    """Say what a record tells of an answer."""
+    if isinstance(made, MetricFeedback):
+        return f"{made.metric} {made.value:g}"
+    if isinstance(made, Feedback) and made.places:
+        return f"places {', '.join([one.item or str(one.position) for one in made.places])}"
+    if made.label is not None:
+        return f"label {made.label}"
+    return "nothing" if made.loss is None else f"loss {made.loss:g}"
 
 
 def _by_fault(faults: Iterable[tuple[Record, str]]) -> list[tuple[str, Sequence[str]]]:

@@ -19,9 +19,9 @@ from deploy.state.priced import priced
 from deploy.terminal import echo
 from schemas.records import Application, Candidate, Model
 from streams.promotion.guardrails import NONE, guardrails, told, watched_of
-from streams.promotion.hindrance import Heard, hindrance
+from streams.promotion.hindrance import Heard, counted_once, hindrance
 from streams.promotion.lifecycle import POLICY, VERSION, step
-from streams.promotion.verdict import GUARDS, WHOLE, Action, Verdict, bounds, fault_of_plan, proof
+from streams.promotion.verdict import GUARDS, SPENT, WHOLE, Action, Verdict, bounds, fault_of_plan, proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -239,7 +239,7 @@ def refusal(
         said = f"{_named(plan)} is better than {plan.incumbent} by its loss: {bounds(evidence)}; but {beside.lacks}"
     elif evidence.upper < 0.0:
         said = f"{_named(plan)} is worse than {plan.incumbent}: {known}; {bounds(evidence)}"
-    said = "; ".join((said, *metric_lines(beside)))
+    said = "; ".join((said, *([SPENT] if evidence.is_spent else []), *metric_lines(beside)))
     return f"{said}. To let it take over all the same: --yes-without-evidence"
 
 
@@ -266,9 +266,10 @@ def leave_to_control(settings: Settings, codec: Codec, plan: Candidate, *, as_js
         candidates.let_learn(settings, codec, plan.name, plan.candidate)
     candidates.want(settings, codec, plan)
     why = never_compared(settings, codec, plan)
+    once = counted_once(plan, catalog.read(settings, codec, Application).values())
     if as_json:
         metrics = [one._asdict() for one in plan.metrics]
-        print_json(asdict(plan) | {"metrics": metrics, "cannot_be_compared": why})
+        print_json(asdict(plan) | {"metrics": metrics, "cannot_be_compared": why, "counted_once": once})
         return
     shares = ", ".join(f"{share:g}" for share in plan.steps)
     if plan.kind == VERSION:
@@ -277,6 +278,8 @@ def leave_to_control(settings: Settings, codec: Codec, plan: Candidate, *, as_js
         echo(f"{_named(plan)} is an apprentice: it learns along and answers nothing until it is as good")
     if why:
         echo(f"it stays where it begins, as it cannot be compared: {why}", err=True)
+    if once:
+        echo(once, err=True)
     echo(f"watch it: skysail {_group(plan.kind)} show {plan.name}; take it back: {_end(plan)}")
 
 
@@ -319,6 +322,8 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
         )
         if not evidence.pairs and (why := never_compared(settings, codec, plan) or heard.lacks):
             echo(f"it cannot be compared: {why}")
+        if evidence.is_spent:
+            echo(f"it grows no more: {SPENT}")
     if taken:
         echo("", "steps:")
         print_table(*steps_table(taken[-10:]))

@@ -831,7 +831,12 @@ class ApplicationSettings(Section):
         if self.incoming or self.to or self.feedback:
             from streams.mapping.spec import TopicMapping
 
-            TopicMapping.of({"from": self.incoming or None, "to": self.to or None, "feedback": self.feedback})
+            found = TopicMapping.of({"from": self.incoming or None, "to": self.to or None, "feedback": self.feedback})
+            told = [name for name, metric in self.metrics.items() if metric.of == "feedback"]
+            for one in found.feedback:
+                if one.metric and one.metric not in told:
+                    there = ", ".join(told) or "none"
+                    raise ValueError(f"feedback: {one.metric} is no metric that is told; in `metrics`: {there}")
         return self
 
 

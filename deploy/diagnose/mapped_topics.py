@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from deploy.connect.mapped_schemas import MappedSchemas
@@ -12,8 +13,8 @@ from deploy.state.messages import records
 from deploy.state.packages import model_record
 from deploy.state.topics import partition_counts
 from schemas import topics
-from schemas.framing import peek_id
-from schemas.records import Feedback, KeyedFeedback, Model, Query
+from schemas.errors import DecodeError
+from schemas.records import Feedback, KeyedFeedback, MetricFeedback, Model, Query
 from streams.mapping.kernel import TopicMapper
 from streams.operators.contract import LOOKED_UP, DeadLetter, Emit, FetchFeatures, Record, Skip
 from streams.runtime.errors import StoreUnavailableError
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from streams.mapping.spec import TopicMapping
     from streams.operators.contract import Effect
 
-Made: TypeAlias = Query | Feedback | KeyedFeedback
+Made: TypeAlias = Query | Feedback | KeyedFeedback | MetricFeedback
 
 
 class MappedRecord(NamedTuple):
@@ -117,15 +118,19 @@ def _effects(mapper: TopicMapper, given: list[Record], now_us: int, schemas: Map
 
 def _note(effect: Effect, record: Record, codec: Codec, seen: MappedTopic) -> None:
     if isinstance(effect, Emit):
-        seen.mapped.append(MappedRecord(record, _made(effect, codec), effect.key or b""))
+        seen.mapped.append(MappedRecord(record, made_of(effect, codec), effect.key or b""))
     elif isinstance(effect, Skip):
         seen.skipped[effect.reason] += 1
     elif isinstance(effect, DeadLetter):
         seen.faults.append((record, effect.message))
 
 
-def _made(effect: Emit, codec: Codec) -> Made:
+def made_of(effect: Emit, codec: Codec) -> Made:
+    """Return the record that is to be written."""
     if effect.topic == topics.QUERIES:
         return codec.decode(Query, effect.value)
-    is_keyed = peek_id(effect.value) == ""
-    return codec.decode(KeyedFeedback, effect.value) if is_keyed else codec.decode(Feedback, effect.value)
+    with suppress(DecodeError):
+        return codec.decode(MetricFeedback, effect.value)
+    with suppress(DecodeError):
+        return codec.decode(KeyedFeedback, effect.value)
+    return codec.decode(Feedback, effect.value)

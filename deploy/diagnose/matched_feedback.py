@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from schemas.records import Feedback, KeyedFeedback, Query
+from schemas.records import KeyedFeedback, Query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +60,7 @@ class AskedQueries:
         """Return which query a feedback is about."""
         record, made, key = told
         assert not isinstance(made, Query)
-        if isinstance(made, Feedback):
+        if not isinstance(made, KeyedFeedback):
             return self._by(made.query_id, key, record.timestamp_us)
         return self._by(made.context, key, record.timestamp_us) if made.revises else self._last(made, told)
 

@@ -16,6 +16,7 @@ from policies.estimators.sequence import ConfidenceSequence
 from policies.metrics import width
 from schemas.records import JoinStatus, Observation
 from streams.evaluation.evaluation import MOST_UNKNOWN
+from streams.evaluation.items import are_of_items
 from streams.evaluation.several import Several
 from streams.topology import is_held_out
 
@@ -79,7 +80,8 @@ def metrics_of(
 ) -> tuple[MetricJudgement, ...]:
     """Return how a candidate compares by each metric, of the decisions whose windows have ended.
 
-    One that asks several models is not compared: decisions that asked one alone are not all of its kind.
+    One that asks several models is not compared: decisions that asked one alone are not all of its kind. Nor is one
+    that chooses among items: a measurement does not say which of them was answered.
 
     Args:
         history: of the application.
@@ -96,6 +98,8 @@ def metrics_of(
     if not history.metrics or not known or isinstance(candidate, Several):
         return ()
     decisions = sorted({seen.query_id: _decision(seen) for seen in reversed(known)}.values(), key=_time)
+    if are_of_items(decisions) if candidate.is_of_items is None else candidate.is_of_items:
+        return ()
     arms = tuple(dict.fromkeys(arm for seen in decisions for arm in seen.decision.arms))
     target = candidate.propensities(decisions, history.observations, arms)
     rows = {seen.query_id: row for row, seen in enumerate(decisions)}

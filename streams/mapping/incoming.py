@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from datetime import date
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.inputs import as_features, as_input, as_label, named_tensors, row_text
-from schemas.records import Feedback, KeyedFeedback, Query, Tensor
+from schemas.records import Feedback, KeyedFeedback, MetricFeedback, Query, Tensor
+from schemas.told import as_places
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
 from streams.mapping.spec import NO_SOURCE
@@ -37,7 +39,7 @@ class Made(NamedTuple):
     """A record for one of Skysail's own topics, and the key by which its partition is found."""
 
     key: bytes
-    record: Query | Feedback | KeyedFeedback
+    record: Query | Feedback | KeyedFeedback | MetricFeedback
 
 
 def query_of(
@@ -70,7 +72,7 @@ def query_of(
 
 
 def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Record) -> Made | None:
-    """Return the feedback that a row gives; None: it says nothing yet, its label or loss is null.
+    """Return the feedback that a row gives; None: it says nothing yet, what it tells is null.
 
     Where a later record replaces an earlier one, it takes back what was told.
 
@@ -79,18 +81,17 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
     """
     query_id = "" if told.id is None else _text("id", told.id.of(row))
     key = query_id if told.key is None else _text("key", told.key.of(row))
+    if told.metric or told.places is not None:
+        said = _by_id(row, query_id, application, told, record)
+        return None if said is None else Made(key.encode(errors="surrogatepass"), said)
     label = None if told.label is None else told.label.of(row)
     loss = None if told.loss is None else told.loss.of(row)
     if label is None and loss is None and not told.replaces:
         return None
     if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
-    weight = None if told.weight is None else told.weight.of(row)
-    if weight is not None and not (weight := _number("weight", weight)) > 0.0:
-        raise MappingError("weight", f"is {weight:g}: a weight is above 0")
-    value = None if label is None else _label(label)
-    sent_us = record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
-    teacher = record.topic.removeprefix(topics.OUTSIDE)
+    weight, value = _weight(row, told), None if label is None else _label(label)
+    sent_us, teacher = _sent_us(row, told, record), record.topic.removeprefix(topics.OUTSIDE)
     made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, weight, application, teacher)
     if told.replaces:
         made = KeyedFeedback(
@@ -99,6 +100,36 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
     elif told.within_us:
         made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us, weight=weight, teacher=teacher)
     return Made(key.encode(errors="surrogatepass"), made)
+
+
+def _by_id(
+    row: Row, query_id: str, application: str, told: IncomingFeedback, record: Record
+) -> Feedback | MetricFeedback | None:
+    """Return what a row tells of the places of an answer, or what a metric came to; None: nothing yet."""
+    given = told.value if told.places is None else told.places
+    found = None if given is None else given.of(row)
+    if found is None or found == []:
+        return None
+    sent_us, teacher = _sent_us(row, told, record), record.topic.removeprefix(topics.OUTSIDE)
+    if told.places is None:
+        if not isfinite(value := _number("value", found)):
+            raise MappingError("value", f"is {value:g}: a metric's value is a finite number")
+        return MetricFeedback(query_id, told.metric, value, sent_us, application, teacher)
+    if not isinstance(found, list):
+        raise MappingError("places", f"are a list, not {found!r:.80}")
+    places = as_places(found)
+    return Feedback(query_id, None, None, sent_us, _weight(row, told), application, teacher, places)
+
+
+def _weight(row: Row, told: IncomingFeedback) -> float | None:
+    weight = None if told.weight is None else told.weight.of(row)
+    if weight is not None and not (weight := _number("weight", weight)) > 0.0:
+        raise MappingError("weight", f"is {weight:g}: a weight is above 0")
+    return weight
+
+
+def _sent_us(row: Row, told: IncomingFeedback, record: Record) -> int:
+    return record.timestamp_us if told.sent is None else time_us(told.sent, told.sent.of(row))
 
 
 def withdrawal_of(application: str, told: IncomingFeedback, record: Record) -> Made | None:

@@ -30,12 +30,14 @@ ROW: Final = "row"
 # What is known of an answer; `outgoing.row_of` says what stands in `models` and `decision`.
 ANSWER: Final = (
     "id", "application", "context", "answer", "confidence", "status", "reason", "message", "sent_us", "answered_us",
-    "took_ms", "models", "decision", "labels",
+    "took_ms", "models", "decision", "labels", "interval",
 )  # fmt: skip
 _FORM: Final = ("topic", "format", "columns", "delimiter", "schema", "message")
 _FROM: Final = (*_FORM, "id", "key", "input", "features", "sent", "slo_ms", "priority", "version", "where", "begin")
 _TO: Final = (*_FORM, "fields", "keep", "where")
-_FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", "label", "loss", "weight", "sent", "where", "begin")
+# What a record of feedback may tell of an answer: one of these, and of a metric its value.
+TOLD: Final = ("label", "loss", "places", "metric")
+_FEEDBACK: Final = (*_FORM, "id", "key", "within", "replaces", *TOLD, "value", "weight", "sent", "where", "begin")
 
 
 # Of an `input` that is left out.
@@ -94,6 +96,9 @@ class IncomingFeedback:
     replaces: bool = False  # the last record about a query counts, until its window is nearly over
     label: FieldSource | None = None
     loss: FieldSource | None = None
+    places: FieldSource | None = None  # of a ranking: a list, each with position or item, and label or loss
+    metric: str = ""  # the application's; "" = none
+    value: FieldSource | None = None  # of the metric
     weight: FieldSource | None = None
     sent: FieldSource | None = None
     where: Expression | None = None
@@ -270,10 +275,9 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
         raise MappingError(name, "either id names the query, or key and within: the last answer of that key")
     if is_keyed and given.get("key") is None:
         raise MappingError(f"{name}.key", "is needed for within: whose last answer is meant")
-    if (given.get("label") is None) == (given.get("loss") is None):
-        raise MappingError(name, "either label or loss says what was right")
-    found = _sources(name, given, ("id", "key", "label", "sent"))
-    for key in ("loss", "weight"):
+    _check_told(name, given, is_keyed=is_keyed)
+    found = _sources(name, given, ("id", "key", "label", "places", "sent"))
+    for key in ("loss", "value", "weight"):
         number = given.get(key)
         if isinstance(number, str):
             found[key] = FieldSource(expression=parse(number))
@@ -283,5 +287,22 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
     if not isinstance(replaces, bool) or (replaces and is_keyed):
         raise MappingError(f"{name}.replaces", "is true or false, and true only where id names the query")
     within_us = duration_us(f"{name}.within", given["within"]) if is_keyed else 0
-    where, is_whole = _where(given), _is_whole(name, given)
-    return IncomingFeedback(form, **found, within_us=within_us, replaces=replaces, where=where, is_whole=is_whole)
+    where, is_whole, metric = _where(given), _is_whole(name, given), str(given.get("metric") or "")
+    return IncomingFeedback(
+        form, **found, within_us=within_us, replaces=replaces, metric=metric, where=where, is_whole=is_whole
+    )
+
+
+def _check_told(name: str, given: Mapping[str, Any], *, is_keyed: bool) -> None:
+    """Check that one thing is told, and of whom it can be."""
+    told = [key for key in TOLD if given.get(key) is not None]
+    if len(told) != 1:
+        raise MappingError(
+            name, "either label or loss says what was right, or places or a metric are told: one of them"
+        )
+    if (given.get("value") is not None) is not (told == ["metric"]):
+        raise MappingError(f"{name}.value", "is what a metric came to: metric and value go together")
+    if told[0] in ("places", "metric") and (is_keyed or given.get("replaces")):
+        raise MappingError(f"{name}.{told[0]}", "is told by an answer's id, and once: without within and replaces")
+    if told == ["metric"] and given.get("weight") is not None:
+        raise MappingError(f"{name}.weight", "is for what is learnt; nobody learns from a metric")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite, nextafter, ulp
 from typing import TYPE_CHECKING
 
 from policies import intervals
@@ -19,14 +19,29 @@ def interval(prediction: Prediction, margin: intervals.Margin) -> NumberInterval
     middle = number_of(prediction.answer)
     if middle is None or prediction.decision is None or prediction.status is Status.DEFAULT:
         return None
-    low, high = middle - margin.radius, middle + margin.radius
+    low, high = _end(middle, margin.radius, -1.0), _end(middle, margin.radius, 1.0)
     if not isfinite(low) or not isfinite(high):
         return NumberInterval(None, None, margin.coverage, margin.alpha, middle)
     return NumberInterval(low, high, margin.coverage, margin.alpha, middle)
 
 
+def _end(middle: float, radius: float, sign: float) -> float:
+    """Return the furthest number to one side whose error, as it is rounded, is not above the radius.
+
+    Numbers are rounded to it from half a unit of its last place beyond, so the search begins there: a step or two.
+    """
+    end = middle + sign * radius + sign * ulp(radius) / 2
+    if not isfinite(end):
+        return end
+    while abs(end - middle) > radius:
+        end = nextafter(end, middle)
+    while abs((further := nextafter(end, sign * inf)) - middle) <= radius:
+        end = further
+    return end
+
+
 def holds(made: NumberInterval, label: Value) -> bool:
-    """Tell whether an interval holds a number; its error is compared, as the state compares it."""
+    """Tell whether an interval holds a number: where its error is not above the radius, as a state judges it."""
     number = number_of(label)
     if number is None or made.low is None or made.high is None:
         return number is not None

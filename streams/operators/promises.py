@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies import conformal, intervals
+from policies.errors import PolicyError
 from streams.operators import label_sets, number_intervals
 
 if TYPE_CHECKING:
@@ -54,11 +55,16 @@ def covered(seen: Observation, state: State) -> State:
     """Return what an observation makes of a state; without a promise or a label nothing changes.
 
     Raises:
-        PolicyError: its set or interval cannot be.
+        PolicyError: its set or interval cannot be, or the state cannot learn from it.
     """
-    if seen.interval is not None:
-        return number_intervals.covered(seen, state)
-    return label_sets.covered(seen, state)
+    try:
+        if seen.interval is not None:
+            return number_intervals.covered(seen, state)
+        return label_sets.covered(seen, state)
+    except PolicyError:
+        raise
+    except (ArithmeticError, ValueError, IndexError) as error:  # reading again would not help
+        raise PolicyError(f"the promised coverage cannot learn from it: {error!r}") from error
 
 
 def is_held(seen: Observation) -> bool | None:

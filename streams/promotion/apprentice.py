@@ -10,6 +10,7 @@ contexts that are held out are none of either policy's: they judge and teach not
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -54,12 +55,17 @@ class _PeopleDifference:
     def is_counted(self, seen: Observation | Measurement, now_us: int) -> bool:
         """Find the unit of the next query; tell whether it is open still, or there is none."""
         self.unit = None
-        if not seen.drawn:
+        if not _is_drawn_by_person(seen):
             return True
         for closed in self._units.close(now_us):
             self.difference.add_unit(closed)
         self.unit = self._units.of(seen, now_us)
         return self.unit is not None
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all who asked of late had been counted, see `persons`."""
+        return self._units.is_spent
 
 
 class ApprenticeEvidence:
@@ -201,11 +207,16 @@ class ApprenticeEvidence:
 
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, at confidence 1 - alpha."""
-        return self._by_loss.difference.evidence(alpha)
+        return replace(self._by_loss.difference.evidence(alpha), is_spent=self._by_loss.is_spent)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
         return [one.difference.evidence(alpha) for one in self._metrics.values()]
+
+
+def _is_drawn_by_person(seen: Observation | Measurement) -> bool:
+    """Tell whether who asks has drawn the arm: for a state of a context's own the query does, not so the version."""
+    return bool(seen.drawn) and seen.decision.state == seen.application
 
 
 def _depends_on_answers(seen: Observation) -> bool:

@@ -33,6 +33,7 @@ class Evidence:
         missing: about how many more comparisons like these would put `lower` above 0; None = none would.
         answers: that the candidate gave, or owed, of those compared; none as a shadow or an apprentice.
         left_out: queries of which nothing can be told, beside the comparisons.
+        is_spent: whether all who ask have been counted, see `persons`: it grows no more until they are drawn anew.
     """
 
     pairs: int = 0
@@ -46,6 +47,7 @@ class Evidence:
     missing: int | None = None
     answers: float = 0.0
     left_out: int = 0
+    is_spent: bool = False
 
     @property
     def least_cost(self) -> float:

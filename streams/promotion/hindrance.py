@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies import registry
+from policies import assignment, registry
 from policies.contract import is_stepwise
 from policies.errors import PolicyError
 from policies.loss_rules import kind_named
@@ -33,6 +33,20 @@ def hindrance(plan: Candidate, applications: Iterable[Application], share: float
     if not reasons:
         return f"no application asks {plan.name}"
     return "" if "" in reasons else "; ".join(reasons)
+
+
+def counted_once(plan: Candidate, applications: Iterable[Application]) -> str:
+    """Say in which applications each person counts once and no more, whatever the share; empty = in none."""
+    is_version = plan.kind == "version"
+    standing = [each for each in applications if each.assign == assignment.CONTEXT and not each.sticky_s]
+    by_person = [each for each in standing if is_version or not each.per_context]  # else the query draws the arm
+    names = [each.name for each in by_person if plan.name in (each.asks if is_version else (each.name,))]
+    if not names:
+        return ""
+    return (
+        f"a draw of {', '.join(names)} stands for ever (sticky_s is 0), so each person counts once, at one share: where"
+        " no new people come it gets stuck; set sticky_s, such as 604800"
+    )
 
 
 def _hindrance(model: str, application: Application, share: float | None) -> str:

@@ -44,20 +44,28 @@ class Units(Generic[U]):
         make: returns what gathers the losses of one, in as many bytes however many there are.
     """
 
-    __slots__ = ("_closed", "_make", "_open")
+    __slots__ = ("_again_us", "_closed", "_make", "_newest_us", "_open")
 
     def __init__(self, make: Callable[[], U]) -> None:
         self._make = make
         self._open: OrderedDict[int, _OpenUnit[U]] = OrderedDict()
         self._closed: OrderedDict[int, None] = OrderedDict()
+        self._newest_us = self._again_us = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether all who asked within the last hour of the log had been counted: as long as their draws stand."""
+        return self._again_us - self._newest_us > UNIT_US
 
     def of(self, seen: Observation | Measurement, timestamp_us: int) -> U | None:
         """Return what gathers the losses of a query's unit; None: it is closed."""
         key = hash(unit(seen.context, seen.episode, seen.drawn))
         if key in self._closed:
+            self._again_us = timestamp_us
             return None
         found = self._open.get(key)
         if found is None:
+            self._newest_us = timestamp_us
             found = self._open[key] = _OpenUnit(timestamp_us, self._make())
         return found.content
 

@@ -7,6 +7,8 @@
     the next share is 1             ▶ promote, if lower > -tolerance (0 by default) and each guardrail is shown to hold
     otherwise                                                                                 ▶ step
 
+One that stays although everybody who asks has been counted says so: it waits for new people, or for new draws.
+
 Every verdict is taken by a bound that holds at all times at once, none by a sum, which goes up and down by chance. So a
 version that is worse goes back when its bounds say so. With a tolerance it is worse when it costs more than that for
 sure; `budget` bounds what the tolerated may cost in all.
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 # The share with which a version answers everything.
 WHOLE = 1.0
+SPENT = "everybody who asks has been counted, once a draw; by `sticky_s` or another `salt` they are drawn anew"
 # What a guard may be about: all are of the candidate, but for `defaults`, and are compared with its limits.
 GUARDS = {
     "loss": "mean loss of the candidate",
@@ -105,7 +108,10 @@ def judge(
     if stage.is_promoted:
         return Verdict(Action.STAY, stage.share, "it has taken over and is not worse")
     wait = _wait(plan, stage, evidence, now_us)
-    return _stay(stage, wait) if wait else _forward(plan, stage, evidence, beside.lacks)
+    found = _stay(stage, wait) if wait else _forward(plan, stage, evidence, beside.lacks)
+    if evidence.is_spent and found.action is Action.STAY:
+        return _stay(stage, f"{found.reason}; {SPENT}")
+    return found
 
 
 def _wait(plan: Candidate, stage: CandidateStage, evidence: Evidence, now_us: int) -> str:

@@ -15,6 +15,7 @@ the comparison and counted: the cache may have answered, or the feedback may hav
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
@@ -237,7 +238,8 @@ class VersionEvidence:
         totals = Totals()
         for name in sorted(self._runs):
             totals = totals.plus(self._runs[name].totals)
-        return totals.evidence(alpha)
+        is_spent = bool(self._units) and all(units.is_spent for units in self._units.values())
+        return replace(totals.evidence(alpha), is_spent=is_spent)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""

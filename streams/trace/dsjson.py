@@ -34,6 +34,8 @@ INACTIVE: Final = "was never activated (DeferredAction)"
 CONTINUOUS: Final = "chooses a number, and no action"
 DANGLING: Final = "is an outcome without its decision"
 _CLOSE: Final = 1e-3  # by how much a rounded probability may miss
+_FIRST_US: Final = -62_135_596_800_000_000  # the year 1: a default of .NET
+_LAST_US: Final = 253_402_300_799_999_999  # the end of the year 9999
 _TIME: Final = FieldSource(column="Timestamp")
 
 
@@ -105,7 +107,12 @@ def _observation(found: Mapping[str, Any], form: DsjsonForm, name: str, last_us:
     features = as_features([_feature(found, path) for path in form.features]) if form.features else ()
     query_id = str(found.get("EventId") or name)
     query_id.encode()
-    weight = form.kept / (1.0 - float(found.get("pdrop", 0.0)))
+    if not _FIRST_US <= at_us <= _LAST_US:
+        raise ValueError(f"{found.get('Timestamp')!r:.80} is no time between the years 1 and 9999")
+    dropped = float(found.get("pdrop", 0.0))
+    if not 0.0 <= dropped < 1.0:
+        raise ValueError(f"pdrop is {dropped}, and must lie in [0, 1)")
+    weight = form.kept / (1.0 - dropped)
     its = query_id, form.application, None, features, at_us, at_us
     return observed(_choice(found, form), *its, None if weight == 1.0 else weight)
 
@@ -151,6 +158,7 @@ def _named(actions: Sequence[int], found: Mapping[str, Any]) -> list[str]:
     arms = [str(tags[action - 1]) if is_named else str(action) for action in actions]
     if not arms or len({*arms}) < len(arms):
         raise ValueError(f"the actions are {arms}: each is there once")
+    "".join(arms).encode()  # JSON may name halves of letters
     return arms
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isinf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from policies.errors import PolicyError
@@ -107,18 +107,35 @@ def test_what_is_no_error_is_refused(error: float) -> None:
         observe(0.9, (), error)
 
 
-@given(st.floats(-1e300, 1e300), st.floats(-1e300, 1e300), st.floats(0.0, 1e300))
-def test_an_interval_holds_what_its_radius_says(answer: float, told: float, radius: float) -> None:
-    """As far as numbers are written: next to an end either is right."""
+FARTHEST = st.floats(-1e300, 1e300)
+TENTHS = st.integers(0, 2_000).map(lambda number: number / 10)  # so that errors are often equal but for rounding
+
+
+@given(FARTHEST | TENTHS, FARTHEST, FARTHEST)
+@example(0.0, 0.0, 0.0)
+@example(-1e300, 1e300, 1e16)
+@example(1e16, -1.0, 0.0)
+def test_an_interval_holds_exactly_what_its_radius_says(answer: float, told: float, other: float) -> None:
+    """Also next to its ends: what a state counts as missed is outside, and nothing else is."""
+    _holds_by_error(answer, told, abs(other - answer))
+    _holds_by_error(answer, answer + abs(other - answer), abs(other - answer))
+
+
+@given(TENTHS, TENTHS, st.sampled_from((1.0, -1.0)))
+def test_an_interval_whose_end_is_rounded_judges_as_its_state(answer: float, other: float, sign: float) -> None:
+    """Errors of numbers with a digit behind the point are the same number, but for rounding."""
+    radius = abs(other - answer)
+    _holds_by_error(answer, round(answer + sign * radius, 1), radius)
+
+
+def _holds_by_error(answer: float, told: float, radius: float) -> None:
     made = interval(
         Prediction("q", "taxi", None, NOBODY, Status.COMPLETE, None, answer, 1.0, (), 0, 0, 0, 0),
         margin(0.9)._replace(radius=radius),
     )
     assert made is not None
     assert made.middle == answer
-    error, rounded = abs(told - answer), 1e-9 * max(abs(answer), abs(told), radius)
-    if abs(error - radius) > rounded:
-        assert holds(made, told) == (error <= radius)
+    assert holds(made, told) == (abs(told - answer) <= radius)
 
 
 def test_what_is_no_number_has_no_interval_and_is_in_none() -> None:

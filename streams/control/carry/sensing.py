@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 # Of each topic, in a minute: 100 ms of decoding.
 ROUND: Final = 600
+FEWEST: Final = 20
+ROUND_BYTES: Final = 16 << 20  # rounds of larger records become shorter
 KEEP_EVERY: Final = 10  # minutes
 _KEY: Final = "drift "
 
@@ -48,6 +50,7 @@ class Sensing:
         self._recent = recent
         self._codec = codec
         self._read: dict[tuple[str, int], int] = {}  # the next offset, by topic and partition
+        self._counts = {topics.PREDICTIONS: ROUND, topics.QUERIES: ROUND}  # records of the next round
         self._table: MutableMapping[str, str] = {}
         self._is_loaded = False
         self.watch = DriftWatch()
@@ -60,8 +63,8 @@ class Sensing:
         """Read a round and judge; while Kafka is away nothing is known."""
         self._load()
         try:
-            for topic in (topics.PREDICTIONS, topics.QUERIES):
-                await self._take(await self._recent.last(topic, ROUND), now_us)
+            for topic in self._counts:
+                await self._take(await self._round(topic), now_us)
         except StreamError as fault:
             _log.warning("inputs and outputs are not compared with those before: %s", fault)
             return
@@ -69,7 +72,19 @@ class Sensing:
             self.watch.judge(application, now_us)
             await asyncio.sleep(0)  # the page answers meanwhile
         if now_us // MINUTE_US % KEEP_EVERY == 0:
-            self._table.update({_KEY + name: text for name, text in self.watch.kept().items()})
+            for application in self.watch.applications:
+                self._table[_KEY + application] = self.watch.kept(application)
+                await asyncio.sleep(0)
+
+    async def _round(self, topic: str) -> Sequence[Record]:
+        """Return the end of a topic; the next one is shorter, if this one is large or does not come in time."""
+        count = self._counts[topic]
+        self._counts[topic] = max(FEWEST, count // 2)
+        found = await self._recent.last(topic, count)
+        size = sum([len(record.value or b"") for record in found])
+        fits = len(found) * ROUND_BYTES // max(size, 1)
+        self._counts[topic] = max(FEWEST, min(ROUND, 2 * count, fits if found else ROUND))
+        return found
 
     def _load(self) -> None:
         """Take what the table has, once."""

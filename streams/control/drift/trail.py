@@ -30,7 +30,7 @@ FEW_WINDOWS: Final = 8  # as long as the window, before it
 FEW_HOURS: Final = 4  # or as many hours, as after a start
 # A shift of less wakes nobody, however sure it is: the share of the values that are in other bins than before.
 LEAST: Final = 0.1
-USUAL_AFTER: Final = 720  # minutes: then what has moved is how it is
+USUAL_AFTER: Final = 1_440  # minutes: what has moved for longer than any night is how it is
 
 
 class MovedColumn(NamedTuple):
@@ -58,6 +58,7 @@ class DriftTrail:
         "_hours",
         "_known",
         "_length",
+        "_meanwhile",
         "_minutes",
         "_places",
         "evidence",
@@ -71,6 +72,7 @@ class DriftTrail:
         self._minutes: deque[tuple[int, Counts]] = deque()
         self._hours: deque[Counts] = deque(maxlen=HOURS)
         self._hour = -1  # of the last of them
+        self._meanwhile: dict[int, Counts] = {}  # by hours since the onset, of minutes that are let go
         self._before: Counts | None = None  # all counts before the onset
         self._length = 1  # of the window that told of it
         self._known: Counts = self._nothing()[None][:0]  # the minutes before it
@@ -129,17 +131,20 @@ class DriftTrail:
         self.moved = [] if self._before is None else self._told(self._before)
 
     def _told(self, before: Counts) -> list[MovedColumn]:
-        """Return the columns that have moved since the onset, in words."""
+        """Return the columns that have moved since the onset, in words; what they show is the evidence now."""
         count = len(before)  # of columns that were known then
         was, now = _shares(before), _shares(self._since()[:count])
         far = _distance(was, now)
         known = [(column, place) for column, place in self._places.items() if place < count]
         held = [(far[place], column, place) for column, place in known if far[place] >= LEAST]
-        sure_of = self._surely(before, self._since()[:count], self._known, self._length) >= sure(count)
+        share = self._surely(before, self._since()[:count], self._known, self._length) / sure(count)
+        self.evidence = {column.model: 0.0 for column, _ in known}
+        for _, column, place in held:
+            self.evidence[column.model] = max(self.evidence[column.model], float(share[place]))
         return [
             MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()))
             for _, column, place in sorted(held, reverse=True)
-            if sure_of[place]
+            if share[place] >= 1.0
         ]
 
     def _look_for_onset(self) -> None:
@@ -162,19 +167,32 @@ class DriftTrail:
     def _look_for_return(self, minute: int) -> None:
         assert self.onset is not None
         assert self._before is not None
-        lately = self._blocks()[-_LATELY:].sum(axis=0)
-        far = _distance(_shares(self._before), _shares(lately[: len(self._before)]))
         if minute - self.onset > USUAL_AFTER:
             self._begin_anew()
-        elif not self.moved or max([far[self._places[each.column]] for each in self.moved]) < LEAST / 2:
-            self._minutes = deque([each for each in self._minutes if each[0] < self.onset])
-            self.onset = self._before = None
+            return
+        usual = np.array([self._before, *[counts[: len(self._before)] for counts in self.usual()]])
+        lately = self._blocks()[-_LATELY:].sum(axis=0)
+        if all(_is_as_ever(usual[:, place], lately[place]) for place in self._moved_places()):
+            self._go_back(self.onset)
+
+    def _moved_places(self) -> list[int]:
+        return [self._places[each.column] for each in self.moved]
+
+    def _go_back(self, onset: int) -> None:
+        """Count what came since the onset to what is usual: it went by itself, and may come again, as nights do."""
+        while self._minutes and self._minutes[-1][0] >= onset:
+            minute, counts = self._minutes.pop()
+            self._meanwhile[minute // 60] = self._meanwhile.get(minute // 60, 0) + counts
+        self._hours.extend([self._meanwhile[hour] for hour in sorted(self._meanwhile)])
+        self._hour, self._meanwhile = -1, {}
+        self.onset = self._before = None
 
     def _begin_anew(self) -> None:
         """Forget what was usual, and the bins that were made by it."""
         self._places, self._columns, self._hour = {}, [], -1
         self._minutes.clear()
         self._hours.clear()
+        self._meanwhile, self.evidence = {}, {}
         self.onset = self._before = None
 
     def _lengths(self, count: int) -> Iterator[int]:
@@ -220,10 +238,10 @@ class DriftTrail:
         return np.zeros((len(self._columns), BINS), np.int64)
 
     def _let_go(self, minute: int, counts: Counts) -> None:
-        """Put the counts of a minute that is long ago to its hour, unless something had moved by then."""
+        """Put the counts of a minute that is long ago to its hour."""
         if self.onset is not None and minute >= self.onset:
-            return
-        if self._hour == minute // 60 and self._hours:
+            self._meanwhile[minute // 60] = self._meanwhile.get(minute // 60, 0) + counts
+        elif self._hour == minute // 60 and self._hours:
             self._hours[-1] = self._hours[-1] + counts
         else:
             self._hour = minute // 60
@@ -232,6 +250,18 @@ class DriftTrail:
 
 def _shares(counts: Counts) -> NDArray[np.float64]:
     return np.asarray(counts / np.maximum(counts.sum(axis=-1, keepdims=True), 1))
+
+
+def _is_as_ever(usual: Counts, lately: Counts) -> bool:
+    """Return whether a column is lately near to what it was before, as a whole or in one of its hours."""
+    far = _distance(_shares(usual[usual.any(axis=-1)]), _shares(lately))
+    return bool(far.min(initial=1.0) < LEAST / 2 + _by_chance(lately))
+
+
+def _by_chance(counts: Counts) -> float:
+    """Return how far from their shares counts are by chance alone, on average: half the sum of their errors."""
+    shares, size = _shares(counts), max(1, int(counts.sum()))
+    return float(np.sqrt(shares * (1 - shares) / size / (2 * np.pi)).sum())
 
 
 def _distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:

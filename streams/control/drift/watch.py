@@ -61,9 +61,9 @@ class DriftWatch:
         """Look at one that is followed, for some 20 ms; once a minute at most, as evidence has a bound for that."""
         self._trails[application].judge(now_us // MINUTE_US)
 
-    def kept(self) -> dict[str, str]:
-        """Return what is usual of each application, as text."""
-        return {name: packed(trail) for name, trail in self._trails.items()}
+    def kept(self, application: str) -> str:
+        """Return what is usual of one that is followed, as text: for some 60 ms, of one with all columns."""
+        return packed(self._trails[application])
 
     def load(self, application: str, text: str) -> None:
         """Go on with what was usual before the process began; a text that is none counts as nothing."""

@@ -70,7 +70,7 @@ MEANINGS: Final = {
     "bounded_lessons_total": "lessons beyond what one teacher or context may give in a minute, by whose bound it was",
     "duplicate_observations_total": "observations that were learnt before and are skipped",
     "estimated_wait_seconds": "seconds that a row which came to the model's worker now would wait for its batch",
-    "drift_evidence": "how surely inputs or outputs are no longer as they were: at 1 by chance once in a hundred years",
+    "drift_evidence": "how surely inputs or outputs are no longer as they were, as a share of what is told",
     "failed_outputs_total": "an application's questions that a model refused for their input, or failed on",
     "feature_failures_total": "attempts to read features that their store did not answer",
     "feature_reads_total": "reads of features",

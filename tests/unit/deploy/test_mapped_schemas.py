@@ -120,6 +120,18 @@ def test_what_an_application_maps_must_fit_the_settings() -> None:
             desired.applications(settings)
 
 
+def test_a_metric_that_a_topic_tells_is_one_of_the_application() -> None:
+    """And one that is told: latencies and prices are measured."""
+    told = {"topic": "sales", "id": "id", "metric": "revenue", "value": "price"}
+    metrics = {"revenue": {"span": 10}, "late": {"span": 10, "of": "latency"}}
+    application = {"models": ["forest"], "metrics": metrics, "feedback": [told]}
+    assert Settings.model_validate({"applications": {"shop": application}}).applications["shop"].feedback == (told,)
+    for wrong in ("revenu", "late"):
+        given = application | {"feedback": [{**told, "metric": wrong}]}
+        with pytest.raises(ValueError, match=f"{wrong} is no metric that is told; in `metrics`: revenue"):
+            Settings.model_validate({"applications": {"shop": given}})
+
+
 def test_a_compiler_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Avro needs none."""
     monkeypatch.setattr("deploy.config.protobuf_compiler.find_spec", lambda _: None)

@@ -7,22 +7,24 @@ from typing import Any
 
 import pytest
 
-from deploy.diagnose.mapped_topics import MappedRecord
+from deploy.diagnose.mapped_topics import MappedRecord, made_of
 from deploy.diagnose.matched_feedback import AskedQueries
 from schemas import topics
 from schemas.codec import Codec
-from schemas.framing import peek_id
-from schemas.records import Application, Feedback, KeyedFeedback, Query
+from schemas.records import Application
 from streams.mapping.kernel import TopicMapper
 from streams.operators.contract import Emit, Record
 
 CODEC = Codec()
 S = 1_000_000
+TOLD: dict[str, Any] = {"truth": 1, "price": 2.5, "shown": [{"position": 0, "loss": 1}]}
 MAPPING: dict[str, Any] = {
     "from": {"topic": "orders", "id": "id", "key": "user", "input": ["amount"]},
     "feedback": [
         {"topic": "truths", "id": "id", "key": "user", "label": "truth"},
         {"topic": "revised", "id": "id", "key": "user", "label": "truth", "replaces": True},
+        {"topic": "sales", "id": "id", "key": "user", "metric": "revenue", "value": "price"},
+        {"topic": "views", "id": "id", "key": "user", "places": "shown"},
         {"topic": "clicks", "key": "user", "within": "30s", "loss": "0 if clicked else 1", "sent": "at"},
     ],
 }
@@ -36,8 +38,7 @@ def mapped(topic: str, row: dict[str, Any], at_s: int) -> MappedRecord:
     record = Record(topics.outside(topic), 0, 0, at_s * S, None, json.dumps(row).encode())
     (emit,) = kernel.on_records([record], at_s * S)
     assert isinstance(emit, Emit)
-    kind = Query if emit.topic == topics.QUERIES else KeyedFeedback if peek_id(emit.value) == "" else Feedback
-    return MappedRecord(record, CODEC.decode(kind, emit.value), emit.key or b"")  # type: ignore[arg-type]
+    return MappedRecord(record, made_of(emit, CODEC), emit.key or b"")
 
 
 ASKED = AskedQueries(
@@ -49,7 +50,7 @@ ASKED = AskedQueries(
 )
 
 
-@pytest.mark.parametrize("topic", ["truths", "revised"])
+@pytest.mark.parametrize("topic", ["truths", "revised", "sales", "views"])
 @pytest.mark.parametrize(
     ("row", "at_s", "found", "words"),
     [
@@ -63,7 +64,7 @@ def test_feedback_by_id_finds_its_query_under_the_same_key(
     topic: str, row: dict[str, Any], at_s: int, found: str | None, words: str
 ) -> None:
     """Under another key the joiner would look for it in another partition."""
-    assert ASKED.match(mapped(topic, row | {"truth": 1}, at_s)) == (found, words)
+    assert ASKED.match(mapped(topic, row | TOLD, at_s)) == (found, words)
 
 
 @pytest.mark.parametrize(

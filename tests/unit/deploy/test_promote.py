@@ -23,7 +23,7 @@ from streams.promotion.evidence import Evidence
 from streams.promotion.guardrails import Guardrails
 from streams.promotion.hindrance import hindrance
 from streams.promotion.lifecycle import POLICY, step
-from streams.promotion.verdict import Action, Verdict
+from streams.promotion.verdict import SPENT, Action, Verdict
 from tests.comparisons import plan, seen
 
 UNDECIDED = Evidence(412, 412.0, 0.01, -0.02, 0.04, 0.1, 0.11, 0.0, 900)
@@ -88,6 +88,44 @@ def test_a_refusal_says_why_nothing_compares_the_two() -> None:
     assert refusal(plan(), Evidence(), named, lacks).startswith(
         f"nothing is known about forest 2 beside 1: no observation compares them: {named}. To let it take over"
     )
+
+
+def test_a_refusal_says_that_waiting_does_not_help() -> None:
+    """Where everybody who asks has been counted."""
+    assert f"; {SPENT}. To let it" in refusal(plan(), replace(UNDECIDED, is_spent=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "of_version", "of_policy"),
+    [
+        ({"assign": "context"}, True, True),
+        ({"assign": "context", "per_context": True}, True, False),
+        ({"assign": "context", "sticky_s": 604_800.0}, False, False),
+        ({"assign": "episode"}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_a_wish_is_told_that_each_person_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, object],
+    *,
+    of_version: bool,
+    of_policy: bool,
+) -> None:
+    """Where draws stand for ever; of a policy, where its application's do and arms are drawn by them."""
+    application = replace(Application("digits", ("forest", "net")), **changes)  # type: ignore[arg-type]
+    forest = Model("forest", "1", "function", "", "", "label", None, (), shares={"2": 0.1})
+    known = {Application: {"digits": application}, Model: {"forest": forest}}
+    monkeypatch.setattr(catalog, "read", lambda *given: known[given[2]])
+    monkeypatch.setattr(candidates, "want", lambda *_: None)
+    monkeypatch.setattr(candidates, "let_learn", lambda *_: None)
+    policy = plan(kind=POLICY, name="digits", candidate="exp3", incumbent="single()")
+    for wish, is_told in ((plan(), of_version), (policy, of_policy)):
+        leave_to_control(Settings(), Codec(), wish, as_json=False)
+        assert ("a draw of digits stands for ever" in capsys.readouterr().err) is is_told
+        leave_to_control(Settings(), Codec(), wish, as_json=True)
+        assert bool(json.loads(capsys.readouterr().out)["counted_once"]) is is_told
 
 
 def test_a_wish_that_can_never_be_carried_out_says_so(

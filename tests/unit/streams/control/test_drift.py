@@ -14,7 +14,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import Decision, ModelOutput, NamedTensors, Outcome, Prediction, Query, Status, Tensor
-from streams.control.carry.sensing import ROUND, Sensing
+from streams.control.carry.sensing import ROUND, ROUND_BYTES, Sensing
 from streams.control.drift.bins import BINS, FIRST, MISSING, bins_of
 from streams.control.drift.columns import MOST_OF_ARRAY, DriftColumn, of_prediction, of_query
 from streams.control.drift.evidence import dispersion, log_evidence, sure
@@ -106,13 +106,49 @@ def test_what_is_again_as_it_was_is_told_no_more() -> None:
     assert stream.go_on(10, middle=80.0) is not None
 
 
-def test_after_half_a_day_what_has_moved_is_how_it_is() -> None:
+def test_after_a_day_what_has_moved_is_how_it_is() -> None:
     """It is told no more, and what was before would be told now."""
     stream = Stream(per_minute=20)
     stream.go_on(120)
     stream.go_on(USUAL_AFTER + 60, middle=80.0)
     assert stream.trail.onset is None
     assert stream.go_on(30, middle=40.0) is not None
+
+
+@pytest.mark.parametrize(
+    "level",
+    [lambda minute: 5.0 * np.sin(2.0 * np.pi * minute / DAY), lambda minute: 10.0 * (minute % DAY >= 960)],
+    ids=["sinus", "nights"],
+)
+def test_what_comes_each_day_is_told_in_the_first_two_alone(level: Callable[[int], float]) -> None:
+    """What went by itself is usual from then on: half a standard deviation up and down, or one each night."""
+    trail, random = DriftTrail(), np.random.default_rng(1)
+    told = []
+    for minute in range(7 * DAY):
+        for value in random.normal(40.0 + level(minute), 10.0, 10).tolist():
+            trail.take({AMOUNT: value}, minute)
+        if minute % 5 == 0:
+            trail.judge(minute)
+            told += [minute // DAY] if trail.moved else []
+    assert set(told) <= {0, 1}
+
+
+def test_evidence_goes_on_for_what_moves_after_something_has() -> None:
+    """A second model's answers, half an hour after the first one's; it falls when they are as before."""
+    trail, random = DriftTrail(), np.random.default_rng(1)
+    other = DriftColumn("linear", "answer")
+    first = 0.0
+    for minute in range(200):
+        for _ in range(40):
+            one, two = random.normal(0.0, 1.0, 2).tolist()
+            moved = 5.0 * (120 <= minute < 170), 5.0 * (150 <= minute < 170)
+            trail.take({WORD: one + moved[0], other: two + moved[1]}, minute)
+        trail.judge(minute)
+        first = trail.evidence["linear"] if minute == 140 else first
+        if minute == 169:
+            assert min(trail.evidence.values()) >= 1.0
+    assert first < 1.0
+    assert max(trail.evidence.values()) < 1.0
 
 
 def test_nothing_is_told_before_enough_was_seen() -> None:
@@ -267,6 +303,7 @@ class Ends:
     def __init__(self) -> None:
         self.records: dict[str, list[Record]] = {topics.QUERIES: [], topics.PREDICTIONS: []}
         self.is_away = False
+        self.counts: list[int] = []
 
     def add(self, count: int, answer: float) -> None:
         """Write queries and predictions."""
@@ -282,7 +319,7 @@ class Ends:
         """Return the last records."""
         if self.is_away:
             raise BrokerUnavailableError("away")
-        assert count == ROUND
+        self.counts.append(count)
         return self.records[topic][-count:]
 
 
@@ -351,6 +388,40 @@ def test_a_sender_whose_clock_is_slow_is_in_the_sample_as_any_other() -> None:
 def test_a_topic_that_was_made_anew_is_read_from_its_start() -> None:
     """Its offsets lie below those that were read."""
     assert seen_in(asked("a", "b", "c"), asked("x", "y")) == ["a", "b", "c", "x", "y"]
+
+
+def test_rounds_of_large_records_are_shorter() -> None:
+    """And become as long as before where records are small again."""
+    ends = Ends()
+    sensing = Sensing(ends, CODEC)
+    for records in (asked(*["x" * (ROUND_BYTES // 100)] * 200), [], [], []):
+        ends.records[topics.QUERIES] = records
+        asyncio.run(sensing.tick(0))
+    assert max(ends.counts) == ROUND
+    assert ends.counts[1::2] == [ROUND, pytest.approx(100, abs=2), pytest.approx(200, abs=4), pytest.approx(400, abs=8)]
+
+
+def test_the_loop_goes_on_between_the_records_of_a_round_and_between_trails_that_are_kept() -> None:
+    """The page answers meanwhile: no two are taken, and no two packed, in one turn."""
+    ends = Ends()
+    sensing = Sensing(ends, CODEC)
+    sensing.watch = watch = Seen()
+    watch.kept = lambda application: watch.seen.append(application) or ""  # type: ignore[method-assign,func-returns-value]
+    ends.records[topics.PREDICTIONS] = [
+        Record(topics.PREDICTIONS, 0, place, 0, None, CODEC.encode(prediction(application=name)))
+        for place, name in enumerate("ab")
+    ]
+    ends.records[topics.QUERIES] = asked("x", "y", "z")
+
+    async def most_in_a_turn() -> int:
+        ticking, most, before = asyncio.ensure_future(sensing.tick(0)), 0, 0
+        while not ticking.done():
+            await asyncio.sleep(0)
+            most, before = max(most, len(watch.seen) - before), len(watch.seen)
+        return most
+
+    assert asyncio.run(most_in_a_turn()) == 1
+    assert watch.seen == ["x", "y", "z", "a", "b"]
 
 
 def test_a_record_that_breaks_a_round_is_passed_over() -> None:

@@ -21,6 +21,7 @@ STARS = Metric("stars", most=5.0)
 ARMS = ("big", "small")
 MEANS = {"big": (20.0, 60.0), "small": (10.0, 20.0)}  # sold, took
 HOUR_US = 3_600_000_000
+CHOOSING = "two_speed(features=1,items=4)"
 
 
 def world(count: int, seed: int = 1, share: float = 0.3) -> KnownApplication:
@@ -103,3 +104,12 @@ def test_intervals_hold_as_often_as_they_say() -> None:
 def test_a_policy_that_asks_several_models_is_not_compared() -> None:
     """Decisions that asked one alone would be those in which it needed no other."""
     assert metrics_of(world(50), candidate("cascade"), 1.0) == ()
+
+
+def test_by_decisions_among_items_metrics_are_not_compared() -> None:
+    """A measurement says which model was asked, and not which item was answered; an item is no arm of it."""
+    known = world(50)
+    chosen = [one._replace(decision=one.decision._replace(policy=CHOOSING)) for one in known.measurements]
+    among = KnownApplication("shop", (), None, HOUR_US, 1.0, "", known.metrics, tuple(chosen))
+    assert metrics_of(among, candidate("always:3"), 1.0) == ()
+    assert metrics_of(known, candidate(CHOOSING), 1.0) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from schemas.records import (
     Decision,
     Feedback,
     KeyedFeedback,
+    MetricFeedback,
     ModelOutput,
     Outcome,
     Prediction,
@@ -22,6 +24,7 @@ from schemas.records import (
     Status,
     Tensor,
 )
+from schemas.told import as_places
 from streams.mapping.errors import MappingError
 from streams.mapping.kernel import TopicMapper
 from streams.mapping.outgoing import row_of
@@ -238,6 +241,58 @@ def test_a_weight_is_counted_from_the_row(key: str, more: dict[str, object]) -> 
     assert CODEC.decode(record, emit.value).weight == 2.5
     assert isinstance(letter, DeadLetter)
     assert letter.message.startswith("weight: is 0: a weight is above 0")
+
+
+def test_a_record_tells_of_each_place_of_a_ranking() -> None:
+    """By position or item; none yet where the list is null or empty, a dead letter where it is none."""
+    mapping = {"feedback": {"topic": "views", "id": "list", "places": "shown.films", "weight": "2"}}
+    shown: list[dict[str, object]] = [{"position": 0, "loss": 1}, {"item": "brazil", "label": 4}]
+    rows = [{"list": "q", "shown": {"films": each}} for each in (shown, None, [], "brazil", [{"position": -1}])]
+    emit, *skips, text, wrong = mapper(films=mapping).on_records([given("views", row) for row in rows], NOW)
+    assert isinstance(emit, Emit)
+    told = Feedback("q", None, None, NOW - 5, 2.0, "films", "views", as_places(shown))
+    assert CODEC.decode(Feedback, emit.value) == told
+    assert emit[:3] == (topics.FEEDBACK, partition_of(b"q", 4), b"q")
+    assert [skip.reason for skip in skips if isinstance(skip, Skip)] == ["nothing_told"] * 2
+    for letter, what in ((text, "places: are a list"), (wrong, "places: a position is a whole number")):
+        assert isinstance(letter, DeadLetter)
+        assert letter.message.startswith(what)
+
+
+def test_a_record_tells_what_a_metric_came_to() -> None:
+    """In the partition of the query, counted from the row; null is nothing yet, and infinity a dead letter."""
+    mapping = {
+        "feedback": {"topic": "sales", "id": "order", "key": "user", "metric": "revenue", "value": "price * count"}
+    }
+    row = {"order": "q", "user": "ann", "price": 2.5, "count": 3}
+    rows = [row, {**row, "price": None}, {**row, "price": 1e308, "count": 1e308}]
+    emit, skip, letter = mapper(shop=mapping).on_records([given("sales", each) for each in rows], NOW)
+    assert isinstance(emit, Emit)
+    told = MetricFeedback("q", "revenue", 7.5, NOW - 5, "shop", "sales")
+    assert CODEC.decode(MetricFeedback, emit.value) == told
+    assert emit[:3] == (topics.FEEDBACK, partition_of(b"ann", 4), b"ann")
+    assert isinstance(skip, Skip)
+    assert skip.reason == "nothing_told"
+    assert isinstance(letter, DeadLetter)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"places": "p", "label": "x"}, "feedback[0]: either label or loss"),
+        ({"places": "p", "replaces": True}, "feedback[0].places: is told by an answer's id, and once"),
+        ({"metric": "revenue"}, "feedback[0].value: is what a metric came to"),
+        ({"label": "x", "value": "v"}, "feedback[0].value: is what a metric came to"),
+        ({"metric": "revenue", "value": "v", "weight": "w"}, "feedback[0].weight: is for what is learnt"),
+    ],
+)
+def test_one_thing_is_told_of_an_answer(changes: dict[str, Any], what: str) -> None:
+    """A label, a loss, places, or a metric with its value."""
+    with pytest.raises(MappingError, match=re.escape(what)):
+        TopicMapping.of({"feedback": [{"topic": "c", "id": "id", **changes}]})
+    by_key = {"topic": "c", "key": "user", "within": "1m", "metric": "revenue", "value": "v"}
+    with pytest.raises(MappingError, match="without within and replaces"):
+        TopicMapping.of({"feedback": [by_key]})
 
 
 def test_a_label_may_be_an_object() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policies import conformal
 from policies.errors import PolicyError
 from policies.intervals import observe, start
 from schemas.records import NumberInterval
@@ -135,3 +136,30 @@ def test_an_impossible_interval_is_refused_and_the_state_stays() -> None:
     for spoilt in (seen.interval._replace(middle=float("nan")), seen.interval._replace(coverage=1.0)):
         with pytest.raises(PolicyError):
             taught({}, seen._replace(interval=spoilt), at_us, WINDOW_US)
+
+
+def test_what_was_learnt_of_labels_is_nothing_to_intervals_and_the_other_way_round() -> None:
+    """The promise is the same before and after; each kind of promise starts anew, and learning goes on."""
+    loop = numbers(7, combine="weighted_vote", loss="zero_one")
+    ask(loop, [7.0, 8.0] * 24)
+    loop.configure(replace(loop.application, combine="mean", loss="absolute"))
+    ask(loop, [7.5] * 48)
+    stored = loop.driver.store.states[StateKey(0, "digits")]
+    assert (stored.version, stored.coverage[-48:]) == (96, (0.5,) * 48)
+    assert len(stored.coverage) == len(start(COVERAGE)) + 48 == 66  # as many numbers as a state of sets has
+    assert made(loop)[-1].high == 7.5
+    loop.configure(replace(loop.application, combine="weighted_vote", loss="zero_one"))
+    ask(loop, [7.0])
+    stored = loop.driver.store.states[StateKey(0, "digits")]
+    assert stored.coverage == conformal.observe(COVERAGE, (), 1.0)
+
+
+def test_a_state_that_cannot_learn_what_is_promised_is_refused_as_a_policy_is() -> None:
+    """A learner that meets it leaves the observation out, and goes on."""
+    loop = numbers()
+    ask(loop, [11.0])
+    ((at_us, seen),) = loop.observations()
+    state = loop.driver.store.states[StateKey(0, "digits")]
+    spoilt = state._replace(coverage=(*start(COVERAGE)[:2], *(-1e308,) * 8, *start(COVERAGE)[10:], 1.0))
+    with pytest.raises(PolicyError, match="cannot learn"):
+        taught({"digits": spoilt}, seen, at_us, WINDOW_US)

@@ -163,6 +163,19 @@ def test_an_apprentice_is_judged_by_person_too() -> None:
     assert fold.evidence(ALPHA).pairs == 9
 
 
+def test_an_apprentice_of_a_state_for_each_context_is_judged_by_the_query() -> None:
+    """There the query draws the arm, although the person draws the version."""
+    policy = spec(parse("exp3"))
+    decision = Decision((0,), 0, "digits/ann", policy, ("good", "bad"), (0.5, 0.5))
+    fold = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    for number in range(12):
+        one = Observation(
+            str(number), "digits", "ann", decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0, drawn="/0"
+        )
+        fold.take(one, number * 20 * MINUTE_US)
+    assert fold.evidence(ALPHA).pairs == 12
+
+
 def asked_by_ann(count: int, first: int = 0) -> Iterator[Observation]:
     """Yield observations of one person, whose losses differ."""
     policy = spec(parse("exp3"))
@@ -209,3 +222,27 @@ def test_of_too_many_who_ask_at_once_those_who_began_first_are_closed(monkeypatc
     assert (found.pairs, found.difference) == (8, 0.5)
     fold.take(seen("again", {"2": 1.0})._replace(context="0", drawn="/0"), 20)
     assert fold.evidence(ALPHA) == found
+
+
+@pytest.mark.parametrize("is_policy", [False, True])
+def test_evidence_that_nobody_can_add_to_says_so_until_somebody_new_comes(*, is_policy: bool) -> None:
+    """Three people ask twice an hour: all count once, whatever the share is later; a new draw counts again."""
+    policy = spec(parse("exp3"))
+    apprentice = ApprenticeEvidence("digits", "single(arm=1)", policy, UNIT_US)
+    fold = apprentice if is_policy else VersionEvidence("forest", "2", "1")
+    decision = Decision((0,), 0, "digits", policy, ("good", "bad"), (0.5, 0.5))
+
+    def ask(number: int, who: str, drawn: str = "/0") -> None:
+        one = seen(f"{number}{who}", {"21"[number // 5 % 2]: 0.5})._replace(context=who, drawn=drawn)
+        fold.take(one._replace(decision=decision, losses=(0.5, None)), number * UNIT_US // 2)
+
+    told = []
+    for number in range(20):
+        for who in ("ann", "bob", "cat"):
+            ask(number, who)
+        told.append(fold.evidence(ALPHA).is_spent)
+    assert told == [False] * 3 + [True] * 17
+    for number, who, drawn in ((20, "dan", "/0"), (23, "ann", "/0"), (24, "ann", "/1"), (25, "ann", "/1")):
+        ask(number, who, drawn)
+        told.append(fold.evidence(ALPHA).is_spent)
+    assert told[20:] == [False, True, False, False]

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.records import Candidate
 from streams.promotion.evidence import Evidence
-from streams.promotion.verdict import Action, CandidateStage, Verdict, fault_of_plan, judge
+from streams.promotion.verdict import SPENT, Action, CandidateStage, Verdict, fault_of_plan, judge
 
 PLAN = Candidate("version", "forest", "2", "1", 0, (0.0, 0.05, 0.25, 1.0), least=100, dwell_us=30_000_000)
 LATER_US = 60_000_000
@@ -126,3 +126,13 @@ def test_an_impossible_plan_is_told(changes: dict[str, object], fault: str) -> N
     """And a possible one is not."""
     assert fault_of_plan(PLAN) == ""
     assert fault in fault_of_plan(replace(PLAN, **changes))  # type: ignore[arg-type]
+
+
+def test_a_candidate_that_waits_for_people_who_all_have_been_counted_says_so() -> None:
+    """Else it would wait for ever and nobody would know; one that goes on, back, or has taken over waits for nobody."""
+    spent = evidence(is_spent=True)
+    assert verdict(0.05, replace(spent, pairs=41)).reason == f"41 of 100 comparisons at this share; {SPENT}"
+    assert verdict(0.25, replace(spent, lower=-0.01)).reason.endswith(SPENT)
+    for found in (verdict(0.05, spent), verdict(1.0, spent), verdict(0.25, replace(spent, upper=-0.01))):
+        assert SPENT not in found.reason
+    assert SPENT not in verdict(0.05, evidence(pairs=41)).reason

@@ -118,6 +118,8 @@ BAD: dict[str, list[dict[str, Any] | str | bytes]] = {
         {**EVENT, "Timestamp": "soon"}, {**EVENT, "pdrop": 1.0}, {**EVENT, "a": [2, 2, 3]}, {**EVENT, "a": [2, 1, 9]},
         {"_label_cost": 0, "EventId": "x"}, '{"EventId": "\\ud800", "a": [1], "p": [1]}', "[" * 100_000,
         {**EVENT, "a": 3}, {**EVENT, "p": ["x", 0, 1]},
+        {**EVENT, "pdrop": float("nan")}, {**EVENT, "pdrop": -1}, {**EVENT, "Timestamp": 1e17},
+        {**EVENT, "Timestamp": -1e17}, {**EVENT, "c": {"_multi": [{"_tag": tag} for tag in ("\ud800", "x", "y")]}},
     ],
     "has several slots, each a decision of its own": [
         {**EVENT, "_outcomes": []}, {**EVENT, "c": {"_multi": [], "_slots": [{}]}},
