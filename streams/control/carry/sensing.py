@@ -61,7 +61,7 @@ class Sensing:
 
     async def tick(self, now_us: int) -> None:
         """Read a round and judge; while Kafka is away nothing is known."""
-        self._load()
+        self._load(now_us)
         try:
             for topic in self._counts:
                 await self._take(await self._round(topic), now_us)
@@ -72,9 +72,16 @@ class Sensing:
             self.watch.judge(application, now_us)
             await asyncio.sleep(0)  # the page answers meanwhile
         if now_us // MINUTE_US % KEEP_EVERY == 0:
-            for application in self.watch.applications:
-                self._table[_KEY + application] = self.watch.kept(application)
-                await asyncio.sleep(0)
+            await self._keep()
+
+    async def _keep(self) -> None:
+        """Write what is usual, one application in a turn, and delete what nobody follows."""
+        kept = {_KEY + application: application for application in self.watch.applications}
+        for key, application in kept.items():
+            self._table[key] = self.watch.kept(application)
+            await asyncio.sleep(0)
+        for key in [key for key in self._table if key.startswith(_KEY) and key not in kept]:
+            del self._table[key]
 
     async def _round(self, topic: str) -> Sequence[Record]:
         """Return the end of a topic; the next one is shorter, if this one is large or does not come in time."""
@@ -86,13 +93,13 @@ class Sensing:
         self._counts[topic] = max(FEWEST, min(ROUND, 2 * count, fits if found else ROUND))
         return found
 
-    def _load(self) -> None:
+    def _load(self, now_us: int) -> None:
         """Take what the table has, once."""
         if not self._is_loaded:
             self._is_loaded = True
             for key, text in list(self._table.items()):
                 if key.startswith(_KEY):
-                    self.watch.load(key.removeprefix(_KEY), text)
+                    self.watch.load(key.removeprefix(_KEY), text, now_us)
 
     async def _take(self, records: Sequence[Record], now_us: int) -> None:
         """Take those that were not read, in whatever order senders' clocks have put them."""

@@ -6,6 +6,7 @@
 columns     the numbers and words that a query or a prediction has
 bins        one of five for a value, or that it is missing
 evidence    how surely counts of a window come from other shares than those before it
+shares      which columns there is room for
 trail       of one application: what is counted, and what has moved
 kept        the trail as text, so that it outlives the process
 watch       of all applications

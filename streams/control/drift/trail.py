@@ -9,6 +9,7 @@ import numpy as np
 
 from streams.control.drift.bins import BINS, ColumnBins
 from streams.control.drift.evidence import log_evidence, sure, tempered
+from streams.control.drift.shares import MOST_COLUMNS, ColumnShares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from streams.control.drift.columns import DriftColumn, Reading
     from streams.control.drift.evidence import Counts
 
-MOST_COLUMNS: Final = 48
 HOURS: Final = 168  # the last week
 MINUTES: Final = 240
 # A window is so many minutes with values.
@@ -61,6 +61,7 @@ class DriftTrail:
         "_meanwhile",
         "_minutes",
         "_places",
+        "_room",
         "evidence",
         "moved",
         "onset",
@@ -68,6 +69,7 @@ class DriftTrail:
 
     def __init__(self) -> None:
         self._places: dict[DriftColumn, int] = {}
+        self._room = ColumnShares()
         self._columns: list[ColumnBins] = []
         self._minutes: deque[tuple[int, Counts]] = deque()
         self._hours: deque[Counts] = deque(maxlen=HOURS)
@@ -85,14 +87,10 @@ class DriftTrail:
         """Return a trail that goes on with columns and hours of before; each hour has all columns there is room for."""
         made = cls()
         made._places = {column: place for place, (column, _) in enumerate(columns)}
+        made._room = ColumnShares(made._places)
         made._columns = [bins for _, bins in columns]
         made._hours.extend(hours)
         return made
-
-    @property
-    def newest(self) -> int:
-        """The last minute that has values; -1 = none has."""
-        return self._minutes[-1][0] if self._minutes else -1
 
     def columns(self) -> list[tuple[DriftColumn, int, Bins | None]]:
         """Return the columns with their places and bins; None = they are not made."""
@@ -116,7 +114,7 @@ class DriftTrail:
         counts = self._minutes[-1][1]
         for column, value in found.items():
             place = self._places.get(column)
-            if place is None and len(self._columns) < MOST_COLUMNS:
+            if place is None and self._room.take(column):
                 place = self._places[column] = len(self._columns)
                 self._columns.append(ColumnBins())
             if place is not None and (into := self._columns[place].place(value)) is not None:
@@ -189,7 +187,7 @@ class DriftTrail:
 
     def _begin_anew(self) -> None:
         """Forget what was usual, and the bins that were made by it."""
-        self._places, self._columns, self._hour = {}, [], -1
+        self._places, self._room, self._columns, self._hour = {}, ColumnShares(), [], -1
         self._minutes.clear()
         self._hours.clear()
         self._meanwhile, self.evidence = {}, {}

@@ -35,10 +35,11 @@ class Drifted(NamedTuple):
 class DriftWatch:
     """What is known of the applications."""
 
-    __slots__ = ("_counts", "_minute", "_trails")
+    __slots__ = ("_asked", "_counts", "_minute", "_trails")
 
     def __init__(self) -> None:
         self._trails: dict[str, DriftTrail] = {}
+        self._asked: dict[str, int] = {}  # the last minute of each, or that at which it was loaded
         self._minute = -1
         self._counts = Counter[tuple[str, str]]()  # of this minute, by application and kind
 
@@ -65,11 +66,12 @@ class DriftWatch:
         """Return what is usual of one that is followed, as text: for some 60 ms, of one with all columns."""
         return packed(self._trails[application])
 
-    def load(self, application: str, text: str) -> None:
+    def load(self, application: str, text: str, now_us: int) -> None:
         """Go on with what was usual before the process began; a text that is none counts as nothing."""
         if application not in self._trails and len(self._trails) < MOST_APPLICATIONS:
             with suppress(ValueError):
                 self._trails[application] = unpacked(text)
+                self._asked[application] = now_us // MINUTE_US
 
     def drifted(self) -> list[Drifted]:
         """Return the applications that are no longer as they were, by name."""
@@ -96,9 +98,10 @@ class DriftWatch:
 
     def _forget_one(self) -> None:
         """Forget the application that was asked last before all others, if that was a day ago."""
-        oldest = min(self._trails, key=lambda name: self._trails[name].newest)
-        if self._minute - self._trails[oldest].newest > DAY:
-            del self._trails[oldest]
+        oldest = min(self._trails, key=self._asked.__getitem__)
+        if self._minute - self._asked[oldest] > DAY:
+            del self._trails[oldest], self._asked[oldest]
 
     def _take(self, application: str, found: Mapping[DriftColumn, Reading]) -> None:
+        self._asked[application] = self._minute
         self._trails.setdefault(application, DriftTrail()).take(found, self._minute)

@@ -19,7 +19,8 @@ from streams.control.drift.bins import BINS, FIRST, MISSING, bins_of
 from streams.control.drift.columns import MOST_OF_ARRAY, DriftColumn, of_prediction, of_query
 from streams.control.drift.evidence import dispersion, log_evidence, sure
 from streams.control.drift.kept import packed, unpacked
-from streams.control.drift.trail import FEW_MINUTES, MOST_COLUMNS, USUAL_AFTER, DriftTrail
+from streams.control.drift.shares import KEPT_FREE, MOST_COLUMNS
+from streams.control.drift.trail import FEW_MINUTES, USUAL_AFTER, DriftTrail
 from streams.control.drift.watch import DAY, MINUTE_US, MOST_APPLICATIONS, PER_MINUTE, Drifted, DriftWatch
 from streams.control.page.drifting import drifting
 from streams.operators.contract import Record
@@ -127,7 +128,7 @@ def test_what_comes_each_day_is_told_in_the_first_two_alone(level: Callable[[int
     for minute in range(7 * DAY):
         for value in random.normal(40.0 + level(minute), 10.0, 10).tolist():
             trail.take({AMOUNT: value}, minute)
-        if minute % 5 == 0:
+        if minute % 10 == 0:
             trail.judge(minute)
             told += [minute // DAY] if trail.moved else []
     assert set(told) <= {0, 1}
@@ -293,8 +294,36 @@ def test_an_application_counts_no_more_than_its_share_of_a_minute_and_no_more_co
     assert trail._minutes[-1][1].sum(axis=-1).max() == PER_MINUTE - FIRST
     assert room == MOST_APPLICATIONS
     stream = DriftTrail()
-    stream.take({DriftColumn("", f"c{number}"): 1.0 for number in range(MOST_COLUMNS + 9)}, 0)
+    for model in ("", "forest"):
+        for name in ("c", "answer"):
+            stream.take({DriftColumn(model, f"{name}{number}"): 1.0 for number in range(MOST_COLUMNS + 9)}, 0)
     assert len(stream._columns) == MOST_COLUMNS
+
+
+def test_many_columns_of_answers_leave_room_for_inputs_also_after_a_start() -> None:
+    """Predictions are read first, and three models with twenty classes would take all."""
+    models = {DriftColumn(model, f"answer[{place}]"): 1.0 for model in ("", "a", "b", "c") for place in range(20)}
+    inputs = [DriftColumn("", f"c{place}") for place in range(20)]
+    trail = DriftTrail()
+    for _ in range(FIRST):
+        trail.take(models, 0)
+    trail = unpacked(packed(trail))
+    trail.take(dict.fromkeys(inputs, 1.0), 1)
+    assert [column for column, _, _ in trail.columns()][-16:] == inputs[: KEPT_FREE["inputs"]]
+
+
+def test_an_application_that_was_loaded_is_not_forgotten_before_a_day_is_over() -> None:
+    """Nobody knows when it was asked last: a new one does not take its place at once."""
+    first, second = DriftWatch(), DriftWatch()
+    first.prediction(prediction(), 0)
+    now_us = 7 * DAY * MINUTE_US
+    for number in range(MOST_APPLICATIONS):
+        second.load(f"app{number}", first.kept("fraud"), now_us)
+    second.prediction(prediction(application="late"), now_us + MINUTE_US)
+    assert len(second.applications) == MOST_APPLICATIONS
+    assert "late" not in second.applications
+    second.prediction(prediction(application="late"), now_us + (DAY + 1) * MINUTE_US)
+    assert "late" in second.applications
 
 
 class Ends:
@@ -468,14 +497,14 @@ def test_what_is_no_trail_is_refused(text: str) -> None:
 
 
 def test_a_table_keeps_what_is_usual_beside_other_keys() -> None:
-    """A new process takes it from there, and what cannot be read counts as nothing."""
+    """A new process takes it from there; what cannot be read counts as nothing, and what nobody follows is deleted."""
     ends, table = Ends(), {"17": "a minute", "drift other": "no trail"}
     first = Sensing(ends, CODEC)
     first.keep_in(table)
     for minute in range(11):
         ends.add(30, float(minute % 7))
         asyncio.run(first.tick(minute * MINUTE_US))
-    assert {*table} == {"17", "drift other", "drift fraud"}
+    assert {*table} == {"17", "drift fraud"}
     second = Sensing(Ends(), CODEC)
     second.keep_in(table)
     asyncio.run(second.tick(12 * MINUTE_US))
