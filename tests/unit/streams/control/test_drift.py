@@ -122,7 +122,7 @@ def test_after_a_day_what_has_moved_is_how_it_is() -> None:
     ids=["sinus", "nights"],
 )
 def test_what_comes_each_day_is_told_in_the_first_two_alone(level: Callable[[int], float]) -> None:
-    """What went by itself is usual from then on: half a standard deviation up and down, or one each night."""
+    """What went by itself is usual then, half a standard deviation up and down, or one each night; faults are told."""
     trail, random = DriftTrail(), np.random.default_rng(1)
     told = []
     for minute in range(7 * DAY):
@@ -132,6 +132,11 @@ def test_what_comes_each_day_is_told_in_the_first_two_alone(level: Callable[[int
             trail.judge(minute)
             told += [minute // DAY] if trail.moved else []
     assert set(told) <= {0, 1}
+    for minute in range(7 * DAY, 7 * DAY + 60):
+        for value in random.normal(80.0, 10.0, 10).tolist():
+            trail.take({AMOUNT: value}, minute)
+        trail.judge(minute)
+    assert trail.moved
 
 
 def test_evidence_goes_on_for_what_moves_after_something_has() -> None:
