@@ -102,12 +102,14 @@ class Node:
     """One role: what it reads as a group, what it follows from the beginning, what it writes, its use of the store.
 
     The first topic of `consumes` is the main one. Who writes policy states starts where the store says, not the group.
+    Of `samples` a role reads some of the last records, and makes dead letters of none.
     """
 
     role: str
     consumes: tuple[str, ...]
     produces: tuple[str, ...]
     follows: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
     group: str = ""
     states: Literal["", "reads", "writes"] = ""
 
@@ -146,7 +148,7 @@ class Topology:
             KeyError: no such role.
         """
         nodes = tuple(map(self.node, roles))
-        names = {name for node in nodes for name in (*node.consumes, *node.follows, *node.produces)}
+        names = {name for node in nodes for name in (*node.consumes, *node.follows, *node.samples, *node.produces)}
         names |= set(map(topics.dead_letters, names))
         groups = (tuple(name for name in group if name in names) for group in self.copartitioned)
         return Topology(
@@ -381,9 +383,9 @@ def _control() -> Node:
             topics.OBSERVATIONS,
             topics.PROFILES,
             topics.PLAN,
-            *(topics.QUERIES, topics.PREDICTIONS),  # a sample, for the watch over drift
             *_CONFIG,
         ),
+        samples=(topics.QUERIES, topics.PREDICTIONS),  # for the watch over drift
         group="control",
     )
 
@@ -436,6 +438,7 @@ def describe(topology: Topology) -> str:
         lines.append(f"{node.role}" + (f"  (group {node.group})" if node.group else ""))
         lines += [f"  ◀── {_label(topology, name)}" for name in node.consumes]
         lines += [f"  ◁┄┄ {_label(topology, name)}  from the beginning" for name in node.follows]
+        lines += [f"  ◁┄┄ {_label(topology, name)}  a sample" for name in node.samples]
         lines += [f"  ──▶ {_label(topology, name)}" for name in node.produces]
         lines += [f"  ═══ Redis: {node.states} policy states"] if node.states else []
         lines.append("")

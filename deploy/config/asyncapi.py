@@ -127,6 +127,8 @@ def _operations(topology: Topology, prefix: str) -> Iterator[tuple[str, dict[str
             yield f"{role}.reads.{_id(name)}", {**_receive(name), "bindings": _group(node, prefix)}
         for name in node.follows:
             yield f"{role}.follows.{_id(name)}", _receive(name)
+        for name in node.samples:
+            yield f"{role}.samples.{_id(name)}", _receive(name)
         for name in node.produces:
             yield f"{role}.writes.{_id(name)}", {"action": "send", "channel": _to(name)}
 

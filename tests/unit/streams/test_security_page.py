@@ -37,7 +37,7 @@ def test_each_topic_stands_there_with_the_roles_that_use_it(topic: str) -> None:
     for node in NODES:
         if topic in node.produces and topic != topics.REPORTS:
             assert word(node) in writers, node.role
-        if topic in (*node.consumes, *node.follows):
+        if topic in (*node.consumes, *node.follows, *node.samples):
             assert word(node) in readers, node.role
 
 
@@ -56,6 +56,6 @@ def test_the_acls_let_roles_write_what_they_write() -> None:
         for name in names.replace("\\", " ").split()
     }
     wanted = {name for node in TOPOLOGY.nodes for name in node.produces}
-    dead = {topics.dead_letters(name) for node in NODES for name in (*node.consumes, *node.follows)}
+    dead = {topics.dead_letters(name) for node in NODES for name in (*node.consumes, *node.follows, *node.samples)}
     wanted |= dead & TOPOLOGY.topics.keys()
     assert allowed == wanted
