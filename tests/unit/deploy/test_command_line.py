@@ -104,12 +104,12 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: scale, matrix, freshness, costs, hedge, graph, controllers, runtimes, gpu, parm, site, ",
+            "goes with: scale, matrix, freshness, costs, ab, hedge, graph, controllers, runtimes, gpu, parm, site, ",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
         (("load", "run", "loop", "--arrivals", "uniform"), "poisson, constant or trace:FILE"),
-        (("feedback", "q1", "--label", '{"a": null}'), "label.a:"),
+        (("feedback", "q1", "--label", '{"a": [[1], [1, 2]]}'), "label.a:"),
         (("model", "package", "nothing", "p", "--name", "m", "--sample", "[[1]]"), "neither a file nor a function"),
         (("model", "package", "nets:make", "p", "--name", "m", "--sample", "[[1"), "neither a readable .npy"),
         (("demo", "--broker", "nonsense"), "apache, embedded, HOST:PORT"),
@@ -467,7 +467,10 @@ def test_results_that_were_measured_otherwise_make_no_page_together(
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [
-        ("loop", "these have: scale, matrix, freshness, costs, hedge, graph, controllers, runtimes, gpu, parm, site, "),
+        (
+            "loop",
+            "these have: scale, matrix, freshness, costs, ab, hedge, graph, controllers, runtimes, gpu, parm, site, ",
+        ),
         ("peers", "is missing"),
     ],
 )

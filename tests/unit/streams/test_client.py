@@ -514,7 +514,7 @@ def test_what_is_no_label_is_refused() -> None:
     with pytest.raises(TypeError, match="a label is a number"):
         as_label(object())
     with pytest.raises(TypeError, match="tensor a: numbers are needed"):
-        as_label({"a": "x"})
+        as_label({"a": object()})
 
 
 def test_a_list_of_texts_is_called_so() -> None:
@@ -527,7 +527,9 @@ async def test_a_text_that_would_become_a_dead_letter_is_refused_at_once(
     client: Client, transport: FakeTransport
 ) -> None:
     """Selection takes no context of 5,000 characters, and nobody should wait ten seconds to learn that."""
-    with pytest.raises(SchemaError, match="id, application, context, version and token have more than 4096 bytes"):
+    with pytest.raises(
+        SchemaError, match="id, application, context, version, token and episode have more than 4096 bytes"
+    ):
         await client.predict("digits", [1.0], context="x" * 5_000)
     assert transport.sent == []
 
