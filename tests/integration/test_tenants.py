@@ -76,11 +76,13 @@ WORDS: Final = {
     "every role": ROLES, **{role: [role] for role in ROLES if "." not in role},
 }  # fmt: skip
 _WORD: Final = re.compile(rf"\b({'|'.join(WORDS)})\b")
-# Who reads some of a topic for a purpose of his own: workers to try a new version, the joiner after an outage. What is
-# wrong with an answer, `mapping` says among its own letters.
+# Who reads some of a topic for a purpose of his own: workers to try a new version, the joiner after an outage, control
+# to see what drifts. What is wrong with an answer, `mapping` says among its own letters.
 ASIDE: Final = {
-    names.QUERIES: {"worker.parity", "host.small"}, names.OBSERVATIONS: {"joiner"}, names.PREDICTIONS: {"mapping"},
-}  # fmt: skip
+    names.QUERIES: {"worker.parity", "host.small", "control"},
+    names.OBSERVATIONS: {"joiner"},
+    names.PREDICTIONS: {"mapping", "control"},
+}
 # They read no topic to act on it, so they write no dead letters of it.
 LOOKING_ON: Final = {"record", "telemetry", "gateway"}
 ACTING: Final = {"queries", "feedback", "queries.dlq", "feedback.dlq", "mapping.dlq"}  # control, where somebody may act
