@@ -126,9 +126,8 @@ async def placed(
         asked = deployment(mix, made.new_prefix("matrix"), folder, bootstrap, store, count)
         made.kept(bootstrap, asked.prefix, dict.fromkeys(mix.topics, PARTITIONS), count)
         async with stage.launch(asked) as system:
-            traffic = Traffic(
-                bootstrap, asked.prefix, mix.kinds, mix.rate, 2 * WINDOW_S + 5, Promised(SLO_MS / 1e3, PARTITIONS)
-            )
+            promised = Promised(SLO_MS / 1e3, PARTITIONS)
+            traffic = Traffic(bootstrap, asked.prefix, mix.kinds, mix.rate, mix.delays, promised)
             door = Door(port_of(asked, "gateway"), mix.kinds[0].application)
             place = Place(
                 asked.prefix,

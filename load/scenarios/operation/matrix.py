@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.figures import FAULTS, NONE, SHOWN, SHOWN_S, Better, Figures, Kind
+from load.matrix.clocks import CLOCK_ROWS
 from load.matrix.mixes import RATE, STORMY
 from load.matrix.network import DISK_ROWS, NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from load.matrix.runner import Judged
 
 NAME: Final = "matrix"
-ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *DISK_ROWS, *STORM_ROWS, *TOPIC_ROWS)
+ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *DISK_ROWS, *STORM_ROWS, *CLOCK_ROWS, *TOPIC_ROWS)
 PARTS: Final = tuple(dict.fromkeys(row.part for row in ROWS))
 COST, COUNTS, SEEN = "What each fault cost", "What was counted", "What was seen besides"
 _SHORT: Final = ("selection SIGKILL", "learner SIGSTOP", "leader killed")

@@ -33,8 +33,9 @@ after an outage, the kernel pauses the other in time, and nothing is turned away
 
 After a crash an observation may be made again: it was on its way when the joiner looked. The learner remembers ids for
 `JoinerSettings.memory_us` and applies the first. At its start the joiner is told which observations there are since its
-first incomplete prediction: predictions that have one do not wait again, though their feedback was
-committed and is not read again. Feedback that is read again, and was joined, is skipped as a duplicate. A window that ended longer ago, during an outage, teaches no default loss.
+first incomplete prediction: predictions that have one do not wait again, though their feedback was committed and is not
+read again. Feedback that is read again, and was joined, is skipped as a duplicate. A window that ended longer ago,
+during an outage, teaches no default loss.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def test_who_reads_others_topics_is_asked_and_told_in_json() -> None:
 
 def test_a_query_is_late_from_when_it_was_meant_to_be_sent() -> None:
     """What waits for a broker waits: the time counts, though it is handed to the client later."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
     traffic._start_us = time.time_ns() // 1000 - 60_000_000
     answer = Prediction("q60", "sums", None, None, Status.DEFAULT, None, -1, 0.0, (), 0, 0, 0, 0)
     traffic._answered(60, answer, 0)
@@ -118,7 +118,7 @@ def test_silence_is_no_service() -> None:
 
 def test_a_query_without_an_answer_is_not_answered_completely() -> None:
     """One answer to a hundred queries is a hundredth, whatever is garbage among them."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
     traffic.first[0] = Status.COMPLETE
     asked = sum(map(is_query, range(100)))
     assert (asked, traffic.share_complete(0, 100)) == (96, 1 / 96)
