@@ -89,6 +89,21 @@ def last_report(place: Place, pid: int) -> Report | None:
     return max(own, key=attrgetter("time_us"), default=None)
 
 
+def gauged(place: Place, name: str) -> float:
+    """Return the sum of what all processes that ever reported have counted under a name, with or without labels."""
+    latest: dict[tuple[str, float], float] = {}
+    for each in _read(place, (topics.REPORTS,))[topics.REPORTS]:
+        report = _CODEC.decode(Report, each.value)
+        counted = sum(value for label, value in report.counters.items() if label.partition("{")[0] == name)
+        latest[report.instance, report.gauges.get("pid", 0.0)] = counted
+    return sum(latest.values())
+
+
+def values_of(place: Place, topic: str, partition: int) -> list[bytes]:
+    """Return what a partition holds at this moment, as consumers are given it."""
+    return [each.value or b"" for each in _read(place, (topic,))[topic] if each.partition == partition]
+
+
 def _told(arrivals: Sequence[Arrival]) -> set[str]:
     return {_CODEC.decode(Feedback, each.value).query_id for each in arrivals}
 

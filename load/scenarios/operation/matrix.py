@@ -16,6 +16,7 @@ from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import SERVED_S, struck
 from load.matrix.services import BROKER_ROWS, BROKERS, REDIS_ROWS
 from load.matrix.storm import ON, QUERIES, STORM, STORM_ROWS
+from load.matrix.unclean import UNCLEAN_ROWS
 from load.matrix.vanished import TOPIC_ROWS
 from load.results.results import Result
 from load.results.tables import Table
@@ -29,7 +30,17 @@ if TYPE_CHECKING:
     from load.matrix.runner import Judged
 
 NAME: Final = "matrix"
-ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *DISK_ROWS, *STORM_ROWS, *CLOCK_ROWS, *TOPIC_ROWS)
+ROWS: Final = (
+    *ROLE_ROWS,
+    *REDIS_ROWS,
+    *BROKER_ROWS,
+    *NETWORK_ROWS,
+    *DISK_ROWS,
+    *STORM_ROWS,
+    *CLOCK_ROWS,
+    *TOPIC_ROWS,
+    *UNCLEAN_ROWS,
+)
 PARTS: Final = tuple(dict.fromkeys(row.part for row in ROWS))
 COST, COUNTS, SEEN = "What each fault cost", "What was counted", "What was seen besides"
 _SHORT: Final = ("selection SIGKILL", "learner SIGSTOP", "leader killed")

@@ -129,7 +129,7 @@ async def test_without_a_compiler_a_row_of_clocks_says_so(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And touches nothing."""
-    monkeypatch.setattr(clocks.shutil, "which", lambda _name: None)
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
     seen = await clocks.CLOCK_ROWS[0].blow(place_of(processes, tmp_path))
     assert seen is not None
     assert "C compiler" in next(iter(seen.figures))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -33,9 +33,11 @@ from schemas.records import Prediction, Status
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from load.harness.environment import Environment
     from load.matrix.mixes import Mix
 
 WAYS = ("SIGTERM", "SIGKILL", "SIGSTOP")
+MACHINE = cast("Environment", {"cores_usable": 2, "processor": "one"})
 
 
 def test_every_role_is_broken_in_three_ways_three_times() -> None:
@@ -146,10 +148,10 @@ def test_what_a_blow_has_seen_is_on_the_page_and_what_was_not_reached_is_said() 
     shown = matrix.tables(result := _result(row))[-1]
     assert shown.title == matrix.SEEN
     assert ("workers come and go", "queries", "4,000") in shown.rows
-    page = " ".join(matrix.SCENARIO.written(result, {"cores_usable": 2, "processor": "one"}).split())
+    page = " ".join(matrix.SCENARIO.written(result, MACHINE).split())
     assert "17 starts while workers came and went: 4,000 queries, 61 a second; not the 500,000" in page
     plain = row.plain()
     del plain["seen"]
     before = Result(matrix.NAME, result.figures, result.parameters, {"short": [plain | {"part": "selection"}]})
     assert matrix.SEEN not in {table.title for table in matrix.tables(before)}
-    assert "came and went" not in matrix.SCENARIO.written(before, {"cores_usable": 2, "processor": "one"})
+    assert "came and went" not in matrix.SCENARIO.written(before, MACHINE)
