@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from load.matrix.door import Door
     from load.matrix.traffic import Traffic
 
-VANISHED = "topics"  # the part whose rows take records away
+VANISHED, UNCLEAN = "topics", "unclean"
+LOSSY = frozenset({VANISHED, UNCLEAN})  # the parts whose rows take records away
 SESSION_S = 10.0  # of the roles' consumers
 STILL_S = 1.5 * SESSION_S
 _LOOK_S = 0.1

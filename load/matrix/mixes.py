@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from load.matrix.kinds import Kind
+from load.matrix.traffic import LATE, SLOW
 from schemas.records import Application, Stage
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Mix:
         roles: that run.
         rate: queries a second.
         workers: of a model, where it has several: its topic has as many partitions.
+        delays: by turn of the traffic, how long after an answer feedback is told that may be late then (s).
     """
 
     functions: Mapping[str, str]
@@ -41,6 +43,7 @@ class Mix:
     roles: tuple[str, ...]
     rate: float = RATE
     workers: Mapping[str, int] = field(default_factory=dict)
+    delays: Mapping[int, float] = field(default_factory=lambda: dict.fromkeys(LATE, 2 * WINDOW_S + 5))
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -104,7 +107,9 @@ STORMY: Final = Mix(
     rate=340.0,
     workers={"right": 12},
 )
-_MIXES: Final[Mapping[str, Mix]] = {"mapping": MIXED, "storm": STORMY}
+# Windows are as long as somebody's clock says: feedback of half a window later shows whose.
+CLOCKED: Final = replace(PLAIN, delays={**PLAIN.delays, **dict.fromkeys(SLOW, WINDOW_S / 2)})
+_MIXES: Final[Mapping[str, Mix]] = {"clocks": CLOCKED, "mapping": MIXED, "storm": STORMY}
 _SHORT: Final[Mapping[str, Mix]] = {"storm": replace(STORMY, rate=RATE, workers={"right": 4})}
 
 

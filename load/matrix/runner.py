@@ -16,7 +16,7 @@ from load.harness import topics as made
 from load.harness.http import free_port
 from load.harness.progress import say
 from load.harness.proxy import Proxy
-from load.matrix.broken import NOTHING, VANISHED, Place
+from load.matrix.broken import LOSSY, NOTHING, Place
 from load.matrix.door import Door
 from load.matrix.evidence import collected
 from load.matrix.groups import Groups
@@ -103,9 +103,7 @@ async def struck(
         for number, row in enumerate(rows, start=1):
             done.append(its := await run_row(place, groups, row))
             say("matrix", f"{number} of {len(rows)}, {_line(its)}")
-        return await judged(
-            place, groups, done, is_lossy=any(row.part == VANISHED for row in rows), is_patient=is_patient
-        )
+        return await judged(place, groups, done, is_lossy=any(row.part in LOSSY for row in rows), is_patient=is_patient)
 
 
 @asynccontextmanager
@@ -126,9 +124,8 @@ async def placed(
         asked = deployment(mix, made.new_prefix("matrix"), folder, bootstrap, store, count)
         made.kept(bootstrap, asked.prefix, dict.fromkeys(mix.topics, PARTITIONS), count)
         async with stage.launch(asked) as system:
-            traffic = Traffic(
-                bootstrap, asked.prefix, mix.kinds, mix.rate, 2 * WINDOW_S + 5, Promised(SLO_MS / 1e3, PARTITIONS)
-            )
+            promised = Promised(SLO_MS / 1e3, PARTITIONS)
+            traffic = Traffic(bootstrap, asked.prefix, mix.kinds, mix.rate, mix.delays, promised)
             door = Door(port_of(asked, "gateway"), mix.kinds[0].application)
             place = Place(
                 asked.prefix,

@@ -181,6 +181,8 @@ class ColumnJoiner(Behind):
             effects,
             is_plain,
             was_read,
+            joiner.observed,
+            min(joiner.observed_us, _LATEST_US),
             joiner.settings.early_us,
             take,
             take_alone,

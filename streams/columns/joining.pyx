@@ -420,7 +420,7 @@ cdef class Joining:
 
     def join(
         self, list run not None, partition, room, int64_t now_us, uint32_t oldest_s, list effects not None, bint is_plain,
-        bint was_read, int64_t early_us, take, take_alone, finish
+        bint was_read, IdTimes observed not None, int64_t observed_us, int64_t early_us, take, take_alone, finish
     ):
         """Join the feedback of a run of one partition with the predictions that wait for it.
 
@@ -433,6 +433,8 @@ cdef class Joining:
             effects: what comes of it is added here.
             is_plain: whether observations may have the common form now.
             was_read: whether its records came before their predictions: each has one now, and no headers any more.
+            observed: queries that have an observation already; feedback on them is the kernel's.
+            observed_us: feedback that is younger is on none of them.
             early_us: how long feedback waits for its prediction.
             take: takes records as the kernel does; tells whether some are still to be joined with others.
             take_alone: takes a record, and its query's id, for which nothing waits.
@@ -443,6 +445,7 @@ cdef class Joining:
         cdef bint is_open = False
         self._joined = partition.ended.of(Ending.JOINED)
         self._begin(partition, room, now_us, oldest_s)
+        self._observed, self._observed_us = observed, observed_us
         self._early, self._early_us = partition.early, early_us
         self._look_early()
         for item in run:
@@ -584,6 +587,8 @@ cdef class Joining:
         if <int64_t>len(self._early_names) >= self._early_room or size > self._partition.early_room.usual_bytes:
             return False
         if query_id in self._early or self._is_known(key):
+            return False
+        if taken.stamp_us <= self._observed_us and self._observed.find_key(key):
             return False
         self._early[query_id] = (self._record(taken),)
         self._early_names.append(query_id)

@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.figures import FAULTS, NONE, SHOWN, SHOWN_S, Better, Figures, Kind
+from load.matrix.clocks import CLOCK_ROWS
 from load.matrix.mixes import RATE, STORMY
 from load.matrix.network import DISK_ROWS, NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import SERVED_S, struck
 from load.matrix.services import BROKER_ROWS, BROKERS, REDIS_ROWS
 from load.matrix.storm import ON, QUERIES, STORM, STORM_ROWS
+from load.matrix.unclean import UNCLEAN_ROWS
 from load.matrix.vanished import TOPIC_ROWS
 from load.results.results import Result
 from load.results.tables import Table
@@ -28,7 +30,17 @@ if TYPE_CHECKING:
     from load.matrix.runner import Judged
 
 NAME: Final = "matrix"
-ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *DISK_ROWS, *STORM_ROWS, *TOPIC_ROWS)
+ROWS: Final = (
+    *ROLE_ROWS,
+    *REDIS_ROWS,
+    *BROKER_ROWS,
+    *NETWORK_ROWS,
+    *DISK_ROWS,
+    *STORM_ROWS,
+    *CLOCK_ROWS,
+    *TOPIC_ROWS,
+    *UNCLEAN_ROWS,
+)
 PARTS: Final = tuple(dict.fromkeys(row.part for row in ROWS))
 COST, COUNTS, SEEN = "What each fault cost", "What was counted", "What was seen besides"
 _SHORT: Final = ("selection SIGKILL", "learner SIGSTOP", "leader killed")

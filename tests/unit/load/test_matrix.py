@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -33,9 +33,11 @@ from schemas.records import Prediction, Status
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from load.harness.environment import Environment
     from load.matrix.mixes import Mix
 
 WAYS = ("SIGTERM", "SIGKILL", "SIGSTOP")
+MACHINE = cast("Environment", {"cores_usable": 2, "processor": "one"})
 
 
 def test_every_role_is_broken_in_three_ways_three_times() -> None:
@@ -92,7 +94,7 @@ def test_who_reads_others_topics_is_asked_and_told_in_json() -> None:
 
 def test_a_query_is_late_from_when_it_was_meant_to_be_sent() -> None:
     """What waits for a broker waits: the time counts, though it is handed to the client later."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
     traffic._start_us = time.time_ns() // 1000 - 60_000_000
     answer = Prediction("q60", "sums", None, None, Status.DEFAULT, None, -1, 0.0, (), 0, 0, 0, 0)
     traffic._answered(60, answer, 0)
@@ -118,7 +120,7 @@ def test_silence_is_no_service() -> None:
 
 def test_a_query_without_an_answer_is_not_answered_completely() -> None:
     """One answer to a hundred queries is a hundredth, whatever is garbage among them."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
     traffic.first[0] = Status.COMPLETE
     asked = sum(map(is_query, range(100)))
     assert (asked, traffic.share_complete(0, 100)) == (96, 1 / 96)
@@ -146,10 +148,10 @@ def test_what_a_blow_has_seen_is_on_the_page_and_what_was_not_reached_is_said() 
     shown = matrix.tables(result := _result(row))[-1]
     assert shown.title == matrix.SEEN
     assert ("workers come and go", "queries", "4,000") in shown.rows
-    page = " ".join(matrix.SCENARIO.written(result, {"cores_usable": 2, "processor": "one"}).split())
+    page = " ".join(matrix.SCENARIO.written(result, MACHINE).split())
     assert "17 starts while workers came and went: 4,000 queries, 61 a second; not the 500,000" in page
     plain = row.plain()
     del plain["seen"]
     before = Result(matrix.NAME, result.figures, result.parameters, {"short": [plain | {"part": "selection"}]})
     assert matrix.SEEN not in {table.title for table in matrix.tables(before)}
-    assert "came and went" not in matrix.SCENARIO.written(before, {"cores_usable": 2, "processor": "one"})
+    assert "came and went" not in matrix.SCENARIO.written(before, MACHINE)
