@@ -11,7 +11,7 @@ from deploy.cli.load_stage import settings_of
 from deploy.state import desired
 from load.matrix.kinds import EVERY, asked, kind_of, told, truth
 from load.matrix.mixes import MIXED, PLAIN
-from load.matrix.runner import Row
+from load.matrix.runner import Judged, Row
 from load.matrix.setting import INSTANCES, deployment
 from load.matrix.traffic import (
     CLEAN,
@@ -26,6 +26,7 @@ from load.matrix.traffic import (
     are_served,
     is_query,
 )
+from load.results.results import Result
 from load.scenarios.operation import matrix
 from schemas.records import Prediction, Status
 
@@ -129,3 +130,26 @@ def test_a_row_that_was_never_served_again_is_not_the_best_one() -> None:
     """It is said, and the figure shows at least how long was waited."""
     row = Row("selection SIGKILL", "selection", 0.5, None, 6.0, 0.1, {}, ("not served again within 90 s",))
     assert matrix._line(row.plain())[2] == "never"
+
+
+def _result(*rows: Row) -> Result:
+    """Return the result of rows that were run on one deployment."""
+    its = Judged(rows, (), {}, dict.fromkeys(("records_behind", "queries", "feedback", "unacknowledged"), 0))
+    figures = {f"short_{name}": 0.0 for name in (*matrix._COUNTED, *matrix._figures(its))}
+    return Result(matrix.NAME, figures, {"form": "full"}, {"short": its.series()})
+
+
+def test_what_a_blow_has_seen_is_on_the_page_and_what_was_not_reached_is_said() -> None:
+    """A storm whose time was over before its queries; rows of results from before say nothing."""
+    seen = {"queries": 4_000.0, "queries a second": 61.2, "started": 17.0}
+    row = Row("workers come and go", "storm", 60.0, 1.0, 2.0, 0.8, {}, (), seen)
+    shown = matrix.tables(result := _result(row))[-1]
+    assert shown.title == matrix.SEEN
+    assert ("workers come and go", "queries", "4,000") in shown.rows
+    page = " ".join(matrix.SCENARIO.written(result, {"cores_usable": 2, "processor": "one"}).split())
+    assert "17 starts while workers came and went: 4,000 queries, 61 a second; not the 500,000" in page
+    plain = row.plain()
+    del plain["seen"]
+    before = Result(matrix.NAME, result.figures, result.parameters, {"short": [plain | {"part": "selection"}]})
+    assert matrix.SEEN not in {table.title for table in matrix.tables(before)}
+    assert "came and went" not in matrix.SCENARIO.written(before, {"cores_usable": 2, "processor": "one"})
