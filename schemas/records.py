@@ -722,6 +722,7 @@ class Model:
     served: tuple[Service, ...] = ()  # versions that can be gone back to: they served, and were not taken back
     inputs: tuple[TensorForm, ...] = ()  # of one input row, where its tensors have names
     outputs: tuple[TensorForm, ...] = ()  # of one answer, where the output is tensors
+    usual: str = ""  # what the package's rows and the answers to them are like (`streams.usual.rows`); "" = not known
 
     @property
     def takes(self) -> Element | None:

@@ -11,6 +11,8 @@ from policies.calibration import KNOTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from streams.usual.rows import UsualDocument
+
 MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH, MAX_NODES = 4_096, 16, 32, 256
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -69,6 +71,7 @@ class Options(TypedDict, total=False):
     graph: list[NodeDocument]
     parity: Parity
     trunk: TrunkDocument
+    usual: UsualDocument
 
 
 # A named tensor as it is written: name, element type, shape.
@@ -269,4 +272,5 @@ _OPTIONS = {
     "graph": _listed(_is_node, MAX_NODES),
     "parity": _is_parity,
     "trunk": _is_trunk,
+    "usual": lambda value: isinstance(value, dict) and all(isinstance(columns, list) for columns in value.values()),
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from deploy.errors import UsageError
 from schemas.records import Model
 from schemas.topics import MODEL_VERSION
+from streams.usual.rows import written
 from workers.errors import PackageError
 from workers.packages.loading import checked, load_package
 from workers.packages.signing.signed import keys_module
@@ -70,6 +71,7 @@ def model_record(package: Path, settings: Settings | None = None) -> Model:
         trunk_bytes=sum((package / name).stat().st_size for name in trunk.files),
         inputs=manifest.input.inputs,
         outputs=manifest.outputs,
+        usual=written(manifest.options.get("usual")),
     )
 
 

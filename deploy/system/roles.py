@@ -674,8 +674,9 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
             if place.promoting is not None:
                 await place.promoting.stop()
-            if place.planning is not None:
-                await place.planning.stop()
+            for followed in (place.planning, place.sensing):
+                if followed is not None:
+                    await followed.stop()
             serving.cancel()
             await asyncio.wait([serving])
             server.close()
@@ -722,9 +723,12 @@ def _promoting(common: Shared) -> Promoting:
 
 def _sensing(common: Shared) -> Sensing | None:
     """Return what watches over drift; None = nobody does."""
+    from streams.control.carry.packaged import PackagedRows
     from streams.control.carry.sensing import Sensing
 
-    return Sensing(KafkaRecent(common.kafka), common.codec) if common.settings.control.drift else None
+    if not common.settings.control.drift:
+        return None
+    return Sensing(KafkaRecent(common.kafka), common.codec, PackagedRows(_follow(common), common.codec))
 
 
 def _planning(common: Shared) -> Planning | None:

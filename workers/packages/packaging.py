@@ -39,6 +39,7 @@ from workers.manifest import TENSORS, Manifest
 from workers.packages import samples
 from workers.packages import warm_up as keeping
 from workers.packages.conversion import converted, convertible
+from workers.packages.example_columns import usual_rows
 from workers.packages.loading import load_package
 from workers.packages.originals import HALVES, TOLERANCE, Original, expected_of, probes, require_same
 from workers.packages.variants import EXAMPLES_FILE, ON_REQUEST, STAGES, runtime_module, steps_of
@@ -664,14 +665,17 @@ def _finish(
     _check_form(path, model, rows, found)
     if original is not None and expected is not None:
         require_same(original, expected, found, model, sample)
+    if usual := usual_rows(manifest, given, found):
+        manifest = replace(manifest, options={**manifest.options, "usual": usual})
+        manifests.write(path, manifest)
     if warm_up is not None and not len(warm_up):
-        return model.manifest
+        return manifests.read(path)
     if warm_up is not None:
         given = keeping.inputs(manifest.input, warm_up)
         found = predict_rows(model.runtime, model.manifest, given)
         rows = _answered(path, model, given, found, "the rows to warm up with", are_all=False)
     elif EXAMPLES_FILE in manifest.files:
-        return model.manifest
+        return manifests.read(path)
     name = keeping.write(path, keeping.bounded(rows))
     manifests.write(path, replace(manifest, files={**manifest.files, name: ""}))
     return manifests.read(path)

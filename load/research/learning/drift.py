@@ -25,8 +25,8 @@ from load.results.results import Result
 from load.results.tables import Table
 from load.scenario import Scenario
 from schemas.records import Decision, ModelOutput, Outcome, Prediction, Query, Status, Tensor
-from streams.control.drift.columns import of_prediction, of_query
 from streams.control.drift.watch import MINUTE_US, DriftWatch
+from streams.usual.columns import of_prediction, of_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
     from schemas.codec import Codec
+    from streams.control.carry.packaged import PackagedRows
     from streams.operators.contract import Record
     from streams.runtime.ports import RecentRecords
 
@@ -41,19 +42,23 @@ class Sensing:
     Args:
         recent: reads the ends of topics.
         codec: of the records.
+        packages: knows the rows of packages; None = nobody does.
 
     Attributes:
         watch: over the applications.
     """
 
-    def __init__(self, recent: RecentRecords, codec: Codec) -> None:
+    def __init__(self, recent: RecentRecords, codec: Codec, packages: PackagedRows | None = None) -> None:
         self._recent = recent
         self._codec = codec
+        self._packages = packages
         self._read: dict[tuple[str, int], int] = {}  # the next offset, by topic and partition
         self._counts = {topics.PREDICTIONS: ROUND, topics.QUERIES: ROUND}  # records of the next round
         self._table: MutableMapping[str, str] = {}
         self._is_loaded = False
         self.watch = DriftWatch()
+        if packages is not None:
+            self.watch.rows = packages.rows
 
     def keep_in(self, table: MutableMapping[str, str]) -> None:
         """Keep what is usual in a table, which has other keys, too; it may be empty until the first tick."""
@@ -63,6 +68,8 @@ class Sensing:
         """Read a round and judge; while Kafka is away nothing is known."""
         self._load(now_us)
         try:
+            if self._packages is not None:
+                await self._packages.read()  # before columns begin
             for topic in self._counts:
                 await self._take(await self._round(topic), now_us)
         except StreamError as fault:
@@ -73,6 +80,11 @@ class Sensing:
             await asyncio.sleep(0)  # the page answers meanwhile
         if now_us // MINUTE_US % KEEP_EVERY == 0:
             await self._keep()
+
+    async def stop(self) -> None:
+        """Follow nothing any more."""
+        if self._packages is not None:
+            await self._packages.stop()
 
     async def _keep(self) -> None:
         """Write what is usual, one application in a turn, and delete what nobody follows."""

@@ -3,12 +3,12 @@
     queries, predictions ──▶ columns ──▶ bins ──▶ counts of minutes and hours ──▶ evidence ──▶ which columns moved
       (a sample a minute)                                  trail
 
-columns     the numbers and words that a query or a prediction has
-bins        one of five for a value, or that it is missing
+column_bins the bins of a column, by its own values
 evidence    how surely counts of a window come from other shares than those before it
 distance    how far counts lie apart
 shares      which columns there is room for
 tally       of one application: counts by minutes, and by hours before these
+windows     which windows are compared with what was before them
 trail       of one application: what has moved
 kept        the trail as text, so that it outlives the process
 watch       of all applications

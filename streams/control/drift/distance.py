@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streams.control.drift.evidence import Counts
+
+    Shares: TypeAlias = NDArray[np.float64]
 
 
 def shares_of(counts: Counts) -> NDArray[np.float64]:

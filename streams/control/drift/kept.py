@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from streams.control.drift.bins import BINS, Bins, ColumnBins
-from streams.control.drift.columns import DriftColumn, worded
+from streams.control.drift.column_bins import ColumnBins
 from streams.control.drift.shares import MOST_COLUMNS
 from streams.control.drift.tally import HOURS
 from streams.control.drift.trail import DriftTrail
+from streams.usual.bins import BINS
+from streams.usual.columns import DriftColumn, worded
+from streams.usual.rows import bins_as
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streams.control.drift.evidence import Counts
 
 _UNPACKED: Final = 4 << 20  # bytes: a week of 48 columns has a tenth of it
 
@@ -29,6 +33,8 @@ def packed(trail: DriftTrail) -> str:
     said = {
         "columns": [(*column, bins.edges, bins.words, bins.middle) for column, _, bins in known],
         "hours": [counts[places].ravel().tolist() for counts in trail.usual()],
+        "rows": trail.rows()[places].ravel().tolist(),
+        "outgrown": trail.is_outgrown,
     }
     return base64.b64encode(zlib.compress(json.dumps(said, separators=(",", ":")).encode())).decode()
 
@@ -42,14 +48,19 @@ def unpacked(text: str) -> DriftTrail:
     try:
         said: dict[str, Any] = json.loads(zlib.decompressobj().decompress(base64.b64decode(text), _UNPACKED))
         columns = [_column(*each) for each in said["columns"]][:MOST_COLUMNS]
-        hours = [np.array(counts, np.int64).reshape(len(columns), BINS) for counts in said["hours"][-HOURS:]]
+        hours = [_counts(counts, len(columns)) for counts in said["hours"][-HOURS:]]
+        rows = _counts(said["rows"], len(columns)) if "rows" in said else None
     except (binascii.Error, zlib.error, AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"no trail of columns: {error}") from error
-    return DriftTrail.begun(columns, [np.pad(counts, ((0, MOST_COLUMNS - len(columns)), (0, 0))) for counts in hours])
+    return DriftTrail.begun(columns, hours, rows, is_outgrown=said.get("outgrown") is True)
+
+
+def _counts(counts: Sequence[int], columns: int) -> Counts:
+    found = np.array(counts, np.int64).reshape(columns, BINS)
+    return np.pad(found, ((0, MOST_COLUMNS - columns), (0, 0)))
 
 
 def _column(
     model: str, name: str, edges: Sequence[float], words: Sequence[str], middle: float | None
 ) -> tuple[DriftColumn, ColumnBins]:
-    bins = Bins(tuple([float(edge) for edge in edges]), tuple([worded(word) for word in words]), middle)
-    return DriftColumn(worded(model), worded(name)), ColumnBins(bins=bins)
+    return DriftColumn(worded(model), worded(name)), ColumnBins(bins=bins_as(edges, words, middle))

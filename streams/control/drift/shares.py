@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streams.control.drift.columns import DriftColumn
+    from streams.usual.columns import DriftColumn
 
 MOST_COLUMNS: Final = 48
 INPUTS, ANSWERS, MODELS = "inputs", "answers", "models"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from streams.control.drift.bins import BINS
 from streams.control.drift.shares import MOST_COLUMNS
+from streams.usual.bins import BINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,19 +29,22 @@ class DriftTally:
 
     Args:
         hours: counts of before, the oldest first.
+        rows: counts of the packages' rows.
 
     Attributes:
         onset: the minute at which columns began to move; None = none has.
         minutes: the last ones with values, and their counts.
         hours: those before the first of them that were as usual.
+        rows: counts of the packages' rows, of columns that began with them.
     """
 
-    __slots__ = ("_hour", "_meanwhile", "hours", "minutes", "onset")
+    __slots__ = ("_hour", "_meanwhile", "hours", "minutes", "onset", "rows")
 
-    def __init__(self, hours: Iterable[Counts] = ()) -> None:
+    def __init__(self, hours: Iterable[Counts] = (), rows: Counts | None = None) -> None:
         self.onset: int | None = None
         self.minutes: deque[tuple[int, Counts]] = deque()
         self.hours: deque[Counts] = deque(hours, maxlen=HOURS)
+        self.rows: Counts = nothing() if rows is None else rows
         self._hour = -1  # of the last of them
         self._meanwhile: dict[int, Counts] = {}  # by hours since the onset, of minutes that are let go
 
@@ -63,9 +66,13 @@ class DriftTally:
         return np.array(self.hours)[:, :columns] if self.hours else nothing()[None][:0, :columns]
 
     def since(self, columns: int) -> Counts:
-        """Return the counts (columns, bins) of the minutes since the onset."""
+        """Return the counts (minutes, columns, bins) of the minutes since the onset."""
         found = [counts for minute, counts in self.minutes if self.onset is not None and minute >= self.onset]
-        return np.asarray(np.sum([nothing(), *found], axis=0)[:columns])
+        return np.array(found or [nothing()])[:, :columns]
+
+    def whole(self, columns: int) -> Counts:
+        """Return all counts (columns, bins)."""
+        return np.asarray(self.rows[:columns] + self.past(columns).sum(axis=0) + self.blocks(columns).sum(axis=0))
 
     def usual(self) -> list[Counts]:
         """Return the counts by the hour, those of lately, too, without what came since something has moved."""
@@ -86,7 +93,7 @@ class DriftTally:
 
     def forget(self, column: int) -> None:
         """Count a column from nothing."""
-        for counts in [*self.hours, *[counts for _, counts in self.minutes]]:
+        for counts in [self.rows, *self.hours, *[counts for _, counts in self.minutes]]:
             counts[column] = 0
 
     def _let_go(self, minute: int, counts: Counts) -> None:

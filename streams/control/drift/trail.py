@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from streams.control.drift.bins import ColumnBins
+from streams.control.drift.column_bins import ColumnBins
 from streams.control.drift.distance import distance, is_as_ever, shares_of
-from streams.control.drift.evidence import log_evidence, sure, tempered
+from streams.control.drift.evidence import sure
 from streams.control.drift.shares import ColumnShares
 from streams.control.drift.tally import DriftTally
+from streams.control.drift.windows import surely, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
-    from streams.control.drift.bins import Bins
-    from streams.control.drift.columns import DriftColumn, Reading
+    from streams.control.drift.distance import Shares
     from streams.control.drift.evidence import Counts
+    from streams.usual.bins import Bins
+    from streams.usual.columns import DriftColumn, Reading
+    from streams.usual.rows import UsualColumn
 
-# A window is so many minutes with values.
-_WINDOWS: Final = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 200)
+    # Says what a column is in the rows of a package; None = it is not known.
+    Usual: TypeAlias = Callable[[DriftColumn], UsualColumn | None]
+
 _LATELY: Final = 10  # minutes
-FEW_MINUTES: Final = 30  # with values, before a window: how much they vary says little else
-FEW_WINDOWS: Final = 8  # as long as the window, before it
-FEW_HOURS: Final = 4  # or as many hours, as after a start
 # A shift of less wakes nobody, however sure it is: the share of the values that are in other bins than before.
 LEAST: Final = 0.1
 MOST_NAMED: Final = 64  # columns that are left out
@@ -42,6 +41,10 @@ class MovedColumn(NamedTuple):
     far: float  # the share of its values that are in other bins than before
 
 
+def _unknown(_column: DriftColumn) -> None:
+    """Say that nothing is known of a column."""
+
+
 class DriftTrail:
     """What is known of an application's columns.
 
@@ -50,6 +53,7 @@ class DriftTrail:
         evidence: by model, the largest of its columns that lie far from what they were, as a share of what is sure; the
             application's own is "".
         left_out: columns for which there is no room, the first `MOST_NAMED` of them.
+        is_outgrown: packages' rows are no longer how it is: new columns do not begin with them.
     """
 
     __slots__ = (
@@ -61,6 +65,7 @@ class DriftTrail:
         "_room",
         "_tally",
         "evidence",
+        "is_outgrown",
         "left_out",
         "moved",
     )
@@ -76,15 +81,24 @@ class DriftTrail:
         self.moved: list[MovedColumn] = []
         self.evidence: dict[str, float] = {}
         self.left_out: dict[DriftColumn, None] = {}
+        self.is_outgrown = False
 
     @classmethod
-    def begun(cls, columns: Sequence[tuple[DriftColumn, ColumnBins]], hours: Sequence[Counts]) -> DriftTrail:
+    def begun(
+        cls,
+        columns: Sequence[tuple[DriftColumn, ColumnBins]],
+        hours: Sequence[Counts],
+        rows: Counts | None = None,
+        *,
+        is_outgrown: bool = False,
+    ) -> DriftTrail:
         """Return a trail that goes on with columns and hours of before; each hour has all columns there is room for."""
         made = cls()
         made._places = {column: place for place, (column, _) in enumerate(columns)}
         made._room = ColumnShares(made._places)
         made._columns = [bins for _, bins in columns]
-        made._tally = DriftTally(hours)
+        made._tally = DriftTally(hours, rows)
+        made.is_outgrown = is_outgrown
         return made
 
     @property
@@ -100,20 +114,32 @@ class DriftTrail:
         """Return the counts by the hour, those of lately, too, without what came since something has moved."""
         return self._tally.usual()
 
-    def take(self, found: Mapping[DriftColumn, Reading], minute: int) -> None:
-        """Count the values of one query or prediction; minutes never go back."""
+    def rows(self) -> Counts:
+        """Return the counts of the packages' rows with which columns began."""
+        return self._tally.rows
+
+    def take(self, found: Mapping[DriftColumn, Reading], minute: int, usual: Usual = _unknown) -> None:
+        """Count the values of one query or prediction; minutes never go back.
+
+        Args:
+            found: the values.
+            minute: when they came.
+            usual: asked about a new column.
+        """
         counts = self._tally.counts(minute)
         for column, value in found.items():
-            place = self._place(column)
+            place = self._place(column, usual)
             if place is not None and (into := self._columns[place].place(value, minute)) is not None:
                 counts[place, into] += 1
 
-    def _place(self, column: DriftColumn) -> int | None:
+    def _place(self, column: DriftColumn, usual: Usual) -> int | None:
         """Return the place of a column; None = there is no room for it."""
         place = self._places.get(column)
         if place is None and self._room.take(column):
             place = self._places[column] = len(self._columns)
-            self._columns.append(ColumnBins())
+            begun = None if self.is_outgrown else usual(column)
+            self._columns.append(ColumnBins(bins=begun and begun.bins))
+            self._tally.rows[place] = 0 if begun is None else begun.counts
         elif place is None and len(self.left_out) < MOST_NAMED:
             self.left_out[column] = None
         return place
@@ -139,30 +165,35 @@ class DriftTrail:
         """Return the columns that have moved since the onset, in words; what they show is the evidence now."""
         count = len(before)  # of columns that were known then
         since = self._tally.since(count)
-        was, now = shares_of(before), shares_of(since)
+        was, now = shares_of(before), shares_of(since.sum(axis=0))
         far = distance(was, now)
         known = [(column, place) for column, place in self._places.items() if place < count]
         held = [(float(far[place]), column, place) for column, place in known if far[place] >= LEAST]
-        share = self._surely(before, since, self._known, self._length) / sure(count)
+        share = surely(before, since, self._known, self._tally.past(count), self._length) / sure(count)
         self.evidence = {column.model: 0.0 for column, _ in known}
         for _, column, place in held:
             self.evidence[column.model] = max(self.evidence[column.model], float(share[place]))
+        own = before - self._tally.rows[:count]
         return [
-            MovedColumn(column, *self._columns[place].told(was[place].tolist(), now[place].tolist()), moved)
+            MovedColumn(column, *self._words(place, was, now, is_new=not own[place].any()), moved)
             for moved, column, place in sorted(held, reverse=True)
             if share[place] >= 1.0
         ]
 
+    def _words(self, place: int, was: Shares, now: Shares, *, is_new: bool) -> tuple[str, str]:
+        before, after = self._columns[place].told(was[place].tolist(), now[place].tolist())
+        return f"{before} in its package" if is_new else before, after
+
     def _look_for_onset(self) -> None:
         columns = len(self._columns)
-        blocks = self._tally.blocks(columns)
-        whole = blocks.sum(axis=0) + self._tally.past(columns).sum(axis=0)
+        blocks, whole = self._tally.blocks(columns), self._tally.whole(columns)
         self.evidence = {}
+        past, rows = self._tally.past(columns), self._tally.rows[:columns]
         best, onset, needed = 0.0, None, sure(columns)
-        for length in self._lengths(len(blocks)):
+        for length, are_asked in windows(blocks, past, rows):
             window = blocks[-length:].sum(axis=0)
-            found = self._surely(whole - window, window, blocks[:-length], length)
-            far = distance(shares_of(whole - window), shares_of(window)) >= LEAST
+            found = surely(whole - window, blocks[-length:], blocks[:-length], past, length)
+            far = are_asked & (distance(shares_of(whole - window), shares_of(window)) >= LEAST)
             for column, place in self._places.items():
                 told = max(0.0, float(found[place])) / needed if far[place] else 0.0
                 self.evidence[column.model] = max(self.evidence.get(column.model, 0.0), told)
@@ -190,28 +221,4 @@ class DriftTrail:
     def _begin_anew(self) -> None:
         """Forget what was usual, and the bins that were made by it."""
         self._places, self._room, self._columns, self._tally = {}, ColumnShares(), [], DriftTally()
-        self.evidence, self.left_out, self._before = {}, {}, None
-
-    def _lengths(self, count: int) -> Iterator[int]:
-        for length in _WINDOWS:
-            few = 0 if len(self._tally.hours) >= FEW_HOURS else max(FEW_MINUTES, FEW_WINDOWS * length)
-            if count - length >= few:
-                yield length
-
-    def _surely(self, before: Counts, window: Counts, blocks: Counts, length: int) -> NDArray[np.float64]:
-        """Return the evidence of each column that a window is of other shares, as values in runs bring it, too.
-
-        Args:
-            before: counts of all before the window.
-            window: counts.
-            blocks: the minutes before the window that are known one by one.
-            length: of the window, in minutes: windows before it are as long.
-        """
-        found = log_evidence(before, window)
-        if found.max(initial=0.0) < sure(len(before)):  # what runs take away changes nothing
-            return found
-        whole, past = blocks[len(blocks) % length :], self._tally.past(len(before))
-        windows = whole.reshape(len(whole) // length, length, *whole.shape[1:]).sum(axis=1)
-        known = [blocks, windows, past] if len(past) >= FEW_HOURS else [blocks, windows]
-        left = [tempered(found, each[:, : len(before)]) for each in known if len(each) > 1]
-        return np.asarray(np.min([found, *left], axis=0))
+        self.evidence, self.left_out, self._before, self.is_outgrown = {}, {}, None, True

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streams.control.drift.columns import of_prediction, of_query
 from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.trail import MOST_NAMED, DriftTrail
 from streams.operators.statistics import as_label, render
+from streams.usual.columns import of_prediction, of_query
+from streams.usual.rows import UsualRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from schemas.records import Prediction, Query
-    from streams.control.drift.columns import DriftColumn, Reading
     from streams.control.drift.trail import MovedColumn
+    from streams.usual.columns import DriftColumn, Reading
+    from streams.usual.rows import UsualColumn
 
 MINUTE_US: Final = 60_000_000
 MOST_APPLICATIONS: Final = 64  # a full trail has a megabyte
 DAY: Final = 1_440  # minutes
 MOST_MOVED: Final = 12  # columns of an application that the figure names, the farthest ones
 PER_MINUTE: Final = 200  # queries of an application that count in a minute, and predictions
+
+
+_NO_ROWS: Final = UsualRows()
 
 
 class Drifted(NamedTuple):
@@ -41,12 +47,18 @@ class NoRoom(NamedTuple):
 
 
 class DriftWatch:
-    """What is known of the applications."""
+    """What is known of the applications.
 
-    __slots__ = ("_asked", "_counts", "_minute", "_nobodies", "_trails")
+    Attributes:
+        rows: what the rows of packages are like, by model.
+    """
+
+    __slots__ = ("_arms", "_asked", "_counts", "_minute", "_nobodies", "_trails", "rows")
 
     def __init__(self) -> None:
         self._trails: dict[str, DriftTrail] = {}
+        self._arms: dict[str, tuple[str, ...]] = {}  # models that are asked about the query as it is, by application
+        self.rows: Mapping[str, UsualRows] = {}
         self._nobodies: dict[str, None] = {}  # applications for which there is no room
         self._asked: dict[str, int] = {}  # the last minute of each, or that at which it was loaded
         self._minute = -1
@@ -60,6 +72,7 @@ class DriftWatch:
     def prediction(self, made: Prediction, now_us: int) -> None:
         """Take a prediction of the sample; those without an application are nobody's."""
         if made.decision is not None and self._has_room(made.application, "prediction", now_us):
+            self._arms[made.application] = () if made.stages else made.decision.arms
             self._take(made.application, of_prediction(made))
 
     @property
@@ -121,8 +134,16 @@ class DriftWatch:
         oldest = min(self._trails, key=self._asked.__getitem__)
         if self._minute - self._asked[oldest] > DAY:
             del self._trails[oldest], self._asked[oldest]
+            self._arms.pop(oldest, None)
 
     def _take(self, application: str, found: Mapping[DriftColumn, Reading]) -> None:
         self._asked[application] = self._minute
         self._nobodies.pop(application, None)
-        self._trails.setdefault(application, DriftTrail()).take(found, self._minute)
+        self._trails.setdefault(application, DriftTrail()).take(found, self._minute, partial(self._usual, application))
+
+    def _usual(self, application: str, column: DriftColumn) -> UsualColumn | None:
+        """Return what a column is in the rows of its model's package; of inputs the first model's that has it."""
+        if column.model:
+            return self.rows.get(column.model, _NO_ROWS).answers.get(column.name)
+        known = [self.rows.get(model, _NO_ROWS).inputs.get(column.name) for model in self._arms.get(application, ())]
+        return next(filter(None, known), None)

@@ -11,9 +11,9 @@ from streams.control.page.page_types import Alert, of, skysail
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streams.control.drift.columns import DriftColumn
     from streams.control.drift.trail import MovedColumn
     from streams.control.drift.watch import Drifted, NoRoom
+    from streams.usual.columns import DriftColumn
 
 _SHOWN: Final = 3  # columns
 _NAMED: Final = 8  # of what is left out

@@ -15,16 +15,18 @@ import pytest
 from schemas import topics
 from schemas.records import Decision, ModelOutput, NamedTensors, Outcome, Prediction, Query, Status, Tensor
 from streams.control.carry.sensing import ROUND, ROUND_BYTES, Sensing
-from streams.control.drift.bins import BINS, FIRST, MISSING, ColumnBins, bins_of
-from streams.control.drift.columns import MOST_OF_ARRAY, DriftColumn, of_prediction, of_query
+from streams.control.drift.column_bins import ColumnBins
 from streams.control.drift.evidence import dispersion, log_evidence, sure
 from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.shares import KEPT_FREE, MOST_COLUMNS
-from streams.control.drift.trail import FEW_MINUTES, MOST_NAMED, USUAL_AFTER, DriftTrail
+from streams.control.drift.trail import MOST_NAMED, USUAL_AFTER, DriftTrail
 from streams.control.drift.watch import DAY, MINUTE_US, MOST_APPLICATIONS, PER_MINUTE, Drifted, DriftWatch
+from streams.control.drift.windows import FEW_MINUTES
 from streams.control.page.drifting import drifting, left_out
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
+from streams.usual.bins import BINS, FIRST, MISSING, bins_of
+from streams.usual.columns import MOST_OF_ARRAY, DriftColumn, of_prediction, of_query
 from tests.loops import CODEC
 
 if TYPE_CHECKING:

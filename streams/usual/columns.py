@@ -35,10 +35,20 @@ class DriftColumn(NamedTuple):
 
 def of_query(query: Query) -> dict[DriftColumn, Reading]:
     """Return the columns of what was asked."""
-    found = dict(_of_input(query.input))
+    found = of_input(query.input)
     for place, value in enumerate(query.features[:MOST_OF_ARRAY]):
         found[f"feature[{place}]"] = _number(value)
     return {DriftColumn("", name): value for name, value in found.items()}
+
+
+def of_input(given: Input) -> dict[str, Reading]:
+    """Return the columns of a row."""
+    return dict(_of_input(given))
+
+
+def of_answer(value: Value | None) -> dict[str, Reading]:
+    """Return the columns of an answer."""
+    return dict(_of_value("answer", value))
 
 
 def worded(value: object) -> str:
@@ -50,11 +60,11 @@ def of_prediction(made: Prediction) -> dict[DriftColumn, Reading]:
     """Return the columns of what was answered, and of what each model said."""
     found: dict[DriftColumn, Reading] = {}
     if made.outputs or made.stages:
-        found |= {DriftColumn("", name): value for name, value in _of_value("answer", made.answer)}
+        found |= {DriftColumn("", name): value for name, value in of_answer(made.answer).items()}
         found[DriftColumn("", "confidence")] = _number(made.confidence)
     for output in made.outputs:
         if output.outcome is Outcome.OK:
-            found |= {DriftColumn(output.model, name): value for name, value in _of_value("answer", output.answer)}
+            found |= {DriftColumn(output.model, name): value for name, value in of_answer(output.answer).items()}
             if (sure := own_confidence(output)) is not None:
                 found[DriftColumn(output.model, "confidence")] = _number(sure)
     return found
