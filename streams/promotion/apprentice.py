@@ -57,14 +57,19 @@ class _PeopleDifference:
         self.unit = None
         if not _is_drawn_by_person(seen):
             return True
-        for closed in self._units.close(now_us):
-            self.difference.add_unit(closed)
+        self.until(now_us)
         self.unit = self._units.of(seen, now_us)
         return self.unit is not None
 
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time."""
+        for closed in self._units.close(now_us):
+            self.difference.add_unit(closed)
+
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, and whether all who have asked are counted."""
-        return replace(self.difference.evidence(alpha), is_spent=self._units.is_spent)
+        units = self._units
+        return replace(self.difference.evidence(alpha), is_spent=units.is_spent, waiting=units.waiting)
 
 
 class ApprenticeEvidence:
@@ -149,6 +154,11 @@ class ApprenticeEvidence:
                 own.difference.estimate(decision.chosen[0], value.loss, *about, unit=own.unit)
             else:
                 own.difference.leave_out()
+
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time, by the loss and by each metric: nobody may ask any more."""
+        for own in (self._by_loss, *self._metrics.values()):
+            own.until(now_us)
 
     def _learns_from(self, decision: Decision) -> bool:
         """Tell whether a decision is one of those along which the apprentice learns."""
