@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policies import registry
+from policies.assignment import arm_unit
 from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from streams.operators.cold_start import lesson, started
@@ -55,7 +56,7 @@ class _PeopleDifference:
     def is_counted(self, seen: Observation | Measurement, now_us: int) -> bool:
         """Find the unit of the next query; tell whether it is open still, or there is none."""
         self.unit = None
-        if not _is_drawn_by_person(seen):
+        if not arm_unit(seen):
             return True
         self.until(now_us)
         self.unit = self._units.of(seen, now_us)
@@ -221,11 +222,6 @@ class ApprenticeEvidence:
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
         return [one.difference.evidence(alpha) for one in self._metrics.values()]
-
-
-def _is_drawn_by_person(seen: Observation | Measurement) -> bool:
-    """Tell whether who asks has drawn the arm: for a state of a context's own the query does, not so the version."""
-    return bool(seen.drawn) and seen.decision.state == seen.application
 
 
 def _depends_on_answers(seen: Observation) -> bool:
