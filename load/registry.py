@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from load.scenarios.learning import ab, costs, freshness_tables, learn
 from load.scenarios.operation import guardrails, hostile, idle, matrix, replayed, rollout, soak, story, takeover
-from load.scenarios.rate import floor, loop, overload, processes
+from load.scenarios.rate import floor, guards, loop, overload, processes
 from load.scenarios.scale import scale_tables
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _RESEARCH = "load.research"
 _OWN: tuple[Scenario, ...] = (
     floor.SCENARIO,
     loop.SCENARIO,
+    guards.SCENARIO,
     overload.SCENARIO,
     learn.SCENARIO,
     processes.SCENARIO,

@@ -89,10 +89,13 @@ def ending(code: int) -> str:
 
 
 def stop_all(processes: Iterable[ChildProcess], grace_s: float = 10.0) -> None:
-    """Stop children together: SIGTERM to each, then, at the latest after `grace_s`, SIGKILL to each one's group."""
+    """Stop children together: SIGTERM to each, then, at the latest after `grace_s`, SIGKILL to each one's group.
+
+    Without any grace they are killed at once.
+    """
     processes = list(processes)
     try:
-        for process in processes:
+        for process in processes if grace_s > 0 else ():
             process.terminate()
         deadline = time.monotonic() + grace_s
         for process in processes:

@@ -198,8 +198,12 @@ class Supervisor:
             if not self._stopping.is_set():
                 slot.step(self._clock(), self._launch, self._backoff)
 
-    def remove(self, name: str) -> None:
-        """Stop one child for good; returns when it is gone.
+    def remove(self, name: str, grace_s: float | None = None) -> Child:
+        """Stop one child for good; returns it when it is gone, so that it can be added again.
+
+        Args:
+            name: of the child.
+            grace_s: Seconds between SIGTERM and SIGKILL, 0 = SIGKILL at once; by default those of all children.
 
         Raises:
             KeyError: There is none of this name.
@@ -207,7 +211,8 @@ class Supervisor:
         with self._lock:
             slot = self._slots.pop(name)
         if slot.process is not None:
-            stop_all([slot.process], self._grace_s)
+            stop_all([slot.process], self._grace_s if grace_s is None else grace_s)
+        return slot.child
 
     def stop(self) -> None:
         """Stop every child for good; returns when none is left."""

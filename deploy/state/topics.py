@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.config.addresses import connection
-from deploy.connect.clients import admin, answering
+from deploy.connect.clients import admin, answering, librdkafka
 from deploy.errors import StartError
 from schemas import topics as names
 from streams import checks
@@ -179,12 +179,13 @@ def lag(settings: Settings, topology: Topology) -> list[Unread]:
     Raises:
         Unreachable: no broker answers.
     """
-    client, there, found = admin(settings), partition_counts(settings), list[Unread]()
+    client, options = admin(settings), librdkafka(settings)
+    there, found = partition_counts(settings), list[Unread]()
     for node in topology.nodes:
         counts = {f"{settings.prefix}.{name}": there[name] for name in node.consumes if name in there}
         if not node.group or not counts:
             continue
-        places = kafka_admin.progress(client, f"{settings.prefix}.{node.group}", counts)
+        places = kafka_admin.progress(client, options, f"{settings.prefix}.{node.group}", counts)
         for (name, number), (at, end) in places.items():
             if end > at:
                 found.append(Unread(node.role, name.removeprefix(f"{settings.prefix}."), number, at, end))

@@ -18,6 +18,7 @@ import signal
 import sys
 import uuid
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -113,6 +114,7 @@ class System:
         self._inside: dict[str, str] = {}  # digests of the measured models inside selection, by name
         self._served: set[str] = set()  # models that run
         self._absent: set[str] = set()  # models whose missing package was logged
+        self._stopped: dict[str, Child] = {}  # processes that `stop` ended, as they were planned
         self._shared = {host_role(pool) for pool, its in settings.hosts.items() if its.replicas > 1}
         self.metrics_ports: dict[str, int] = {}
 
@@ -157,6 +159,36 @@ class System:
         pid = self.pids[self.process_of(instance)]
         os.kill(pid, number)
         return pid
+
+    async def stop(self, instance: str, grace_s: float | None = None) -> None:
+        """End the process of an instance, and start it again only when `start` says so; returns when it is gone.
+
+        Args:
+            instance: whose process.
+            grace_s: between SIGTERM and SIGKILL; 0 = it is killed at once.
+
+        Raises:
+            KeyError: it does not run.
+        """
+        assert self._supervisor is not None
+        name = self.process_of(instance)
+        child = await asyncio.to_thread(self._supervisor.remove, name, grace_s)
+        self._stopped.setdefault(name, child)
+
+    async def start(self, instance: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start a process that `stop` ended, and supervise it as before.
+
+        Args:
+            instance: whose process.
+            environment: variables that it has besides, for this life.
+
+        Raises:
+            KeyError: it was not stopped.
+        """
+        assert self._supervisor is not None
+        child = self._stopped[self.process_of(instance)]
+        child = replace(child, env={**child.env, **(environment or {})})
+        await asyncio.to_thread(self._supervisor.add, child)
 
     async def add_model(self, package: Path, share: float = 1.0) -> None:
         """Deploy a package, as `skysail model add` does; workers of models that run already load it.

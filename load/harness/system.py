@@ -69,6 +69,14 @@ class System(Protocol):
         """How often each process has been started again."""
         ...
 
+    async def stop(self, instance: str, grace_s: float | None = None) -> None:
+        """End the process of an instance until `start`: SIGTERM, and SIGKILL after a grace; 0 = SIGKILL at once."""
+        ...
+
+    async def start(self, instance: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start a process that `stop` ended, with these variables besides."""
+        ...
+
     async def add_model(self, package: Path, share: float = 1.0) -> None:
         """Deploy a package, as `skysail model add` does, for a share of its model's queries."""
         ...

@@ -7,7 +7,7 @@ import os
 import signal
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from load.matrix.setting import INSTANCES
 
@@ -20,14 +20,25 @@ if TYPE_CHECKING:
     from load.matrix.door import Door
     from load.matrix.traffic import Traffic
 
-VANISHED = "topics"  # the part whose rows take records away
+VANISHED, UNCLEAN = "topics", "unclean"
+LOSSY = frozenset({VANISHED, UNCLEAN})  # the parts whose rows take records away
 SESSION_S = 10.0  # of the roles' consumers
 STILL_S = 1.5 * SESSION_S
 _LOOK_S = 0.1
 _BACK_S = 60.0
-# Breaks something, and returns when it is over: what was stopped goes on, what was killed was noticed.
 Check: TypeAlias = "Callable[[Place, float], bool]"
-Blow: TypeAlias = "Callable[[Place], Coroutine[None, None, None]]"
+# Breaks something, and returns when it is over: what was stopped goes on, what was killed was noticed.
+Blow: TypeAlias = "Callable[[Place], Coroutine[None, None, Seen | None]]"
+
+
+class Seen(NamedTuple):
+    """What a blow has to tell: figures by their words, and what was wrong."""
+
+    figures: Mapping[str, float]
+    faults: tuple[str, ...] = ()
+
+
+NOTHING = Seen({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,7 @@ class Place:
         door: who asks over HTTP.
         trace: the folder that `record` writes.
         page: the port of the live page.
+        is_short: whether a storm is a minute long.
         proxy: through which clients reach the brokers and the store, where there is one.
         second_redis: that follows the store, where there is one.
     """
@@ -61,6 +73,7 @@ class Place:
     door: Door
     trace: Path
     page: int
+    is_short: bool = False
     proxy: Proxy | None = None
     second_redis: RedisService | None = None
 

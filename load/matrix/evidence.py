@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from contextlib import closing
 from itertools import zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import redis
@@ -17,7 +18,7 @@ from load.matrix.mixes import WINDOW_S
 from load.matrix.setting import JOINER, PARTITIONS
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Feedback, Observation, Observations, Prediction
+from schemas.records import Feedback, Observation, Observations, Prediction, Report
 from streams.runtime.stores.base import unstamped
 from streams.runtime.stores.redis import OFFSET_FIELD
 from streams.testing.validator import ObservationLog, RunEvidence, Stored
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _CODEC = Codec()
 _RECORDED = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
+_REFUSED = topics.dead_letters(topics.FEEDBACK)
 _PROMPT_US = 5_000_000  # far less than a window
 _CIRCLE = (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.OBSERVATIONS)
 
@@ -49,8 +51,7 @@ def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False
     mapped = [kind for kind in kinds if kind.answers]
     circle = (*_CIRCLE, *map(topics.model_queries, place.models), *([topics.MAPPING] if mapped else []))
     letters = [topics.dead_letters(name) for name in circle]
-    refused = topics.dead_letters(topics.FEEDBACK)
-    found = _read(place, (*_RECORDED, refused, *letters, *(kind.answers for kind in mapped)))
+    found = _read(place, (*_RECORDED, _REFUSED, *letters, *(kind.answers for kind in mapped)))
     over_s = time.monotonic() - 2 * WINDOW_S
     over = {name for name, answered_s in known.never.items() if answered_s < over_s}
     return RunEvidence(
@@ -66,7 +67,7 @@ def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False
         late=frozenset(known.late | _belated(found[topics.FEEDBACK])),
         stray=frozenset(known.stray),
         expired=frozenset(name for name in over if kind_of(kinds, int(name[1:])).has_default_loss),
-        refused=frozenset(_CODEC.decode(Feedback, each.value).query_id for each in found[refused]),
+        refused=frozenset(_told(found[_REFUSED])),
         replied=frozenset(place.door.replied),
         behind=behind,
         is_lossy=is_lossy,
@@ -74,6 +75,37 @@ def collected(place: Place, behind: Mapping[str, int], *, is_lossy: bool = False
         written=[_written(each) for kind in mapped for each in found[kind.answers]],
         unrecorded=_unrecorded(place.trace, {name: found[name] for name in _RECORDED}),
     )
+
+
+def refused(place: Place) -> set[str]:
+    """Return whose feedback is among the dead letters at this moment."""
+    return _told(_read(place, (_REFUSED,))[_REFUSED])
+
+
+def last_report(place: Place, pid: int) -> Report | None:
+    """Return the last report of a process that is ready, if there is one."""
+    reports = [_CODEC.decode(Report, each.value) for each in _read(place, (topics.REPORTS,))[topics.REPORTS]]
+    own = [each for each in reports if each.gauges.get("pid") == pid and each.gauges.get("partitions")]
+    return max(own, key=attrgetter("time_us"), default=None)
+
+
+def gauged(place: Place, name: str) -> float:
+    """Return the sum of what all processes that ever reported have counted under a name, with or without labels."""
+    latest: dict[tuple[str, float], float] = {}
+    for each in _read(place, (topics.REPORTS,))[topics.REPORTS]:
+        report = _CODEC.decode(Report, each.value)
+        counted = sum(value for label, value in report.counters.items() if label.partition("{")[0] == name)
+        latest[report.instance, report.gauges.get("pid", 0.0)] = counted
+    return sum(latest.values())
+
+
+def values_of(place: Place, topic: str, partition: int) -> list[bytes]:
+    """Return what a partition holds at this moment, as consumers are given it."""
+    return [each.value or b"" for each in _read(place, (topic,))[topic] if each.partition == partition]
+
+
+def _told(arrivals: Sequence[Arrival]) -> set[str]:
+    return {_CODEC.decode(Feedback, each.value).query_id for each in arrivals}
 
 
 def _read(place: Place, names: Sequence[str]) -> dict[str, list[Arrival]]:

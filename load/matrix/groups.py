@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # not in its __all__
+
+from streams.runtime.kafka.admin import committed, member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from confluent_kafka import Consumer
 
 _ANSWER_S: Final = 10.0
 _LOOK_S: Final = 0.25
@@ -29,6 +33,7 @@ class Groups:
         self._admin = self._connected()
         self._prefix = prefix
         self._reads = reads
+        self._members = {group: self._member(group) for group in reads}
         names = {f"{prefix}.{topic}" for each in reads.values() for topic in each}
         listed = self._admin.list_topics(timeout=_ANSWER_S).topics
         self._places = {name: [TopicPartition(name, number) for number in listed[name].partitions] for name in names}
@@ -44,10 +49,11 @@ class Groups:
         """Return how many records each group has not committed of those before these offsets, where there are any."""
         found = {}
         for group, read in self._reads.items():
-            committed = self._committed(group)
-            for place in (place for topic in read for place in self._places[f"{self._prefix}.{topic}"]):
+            places = [place for topic in read for place in self._places[f"{self._prefix}.{topic}"]]
+            told = committed(self._members[group], places)
+            for place in places:
                 at = place.topic, place.partition
-                if (left := ends[at] - max(0, committed.get(at, 0))) > 0:
+                if (left := ends[at] - max(0, told[at])) > 0:
                     found[f"{group} at {place.topic.removeprefix(self._prefix + '.')}-{place.partition}"] = left
         return found
 
@@ -73,10 +79,10 @@ class Groups:
         return left
 
     def _connected(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        return AdminClient(self._options())
 
-    def _committed(self, group: str) -> dict[tuple[str, int], int]:
-        asked = ConsumerGroupTopicPartitions(f"{self._prefix}.{group}")
-        (future,) = self._admin.list_consumer_group_offsets([asked], request_timeout=_ANSWER_S).values()
-        places = future.result().topic_partitions or ()
-        return {(place.topic, place.partition): place.offset for place in places}
+    def _member(self, group: str) -> Consumer:
+        return member(self._options(), f"{self._prefix}.{group}")
+
+    def _options(self) -> dict[str, str]:
+        return {"bootstrap.servers": self._bootstrap, "log_level": "0"}

@@ -1,17 +1,19 @@
-"""What is asked: three applications for the rows; for the soak a graph and topics of others besides."""
+"""What is asked: three applications for most rows; a graph and topics of others besides; one, often, in a storm."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from load.matrix.kinds import Kind
+from load.matrix.traffic import LATE, SLOW
 from schemas.records import Application, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+RATE: Final = 60.0
 SLO_MS: Final = 2_000.0  # so that a busy machine answers in time, and an outage shows
 # Longer than a broker is away on a busy machine.
 WINDOW_S, EARLY_S = 30.0, 5.0
@@ -30,12 +32,18 @@ class Mix:
         applications: as they are published; `PREFIX` in a mapping stands for the deployment's.
         kinds: how each is asked.
         roles: that run.
+        rate: queries a second.
+        workers: of a model, where it has several: its topic has as many partitions.
+        delays: by turn of the traffic, how long after an answer feedback is told that may be late then (s).
     """
 
     functions: Mapping[str, str]
     applications: tuple[Application, ...]
     kinds: tuple[Kind, ...]
     roles: tuple[str, ...]
+    rate: float = RATE
+    workers: Mapping[str, int] = field(default_factory=dict)
+    delays: Mapping[int, float] = field(default_factory=lambda: dict.fromkeys(LATE, 2 * WINDOW_S + 5))
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -90,3 +98,21 @@ MIXED: Final = Mix(
     ),
     (*PLAIN.roles, "mapping"),
 )
+# As much as two cores hold while a dozen workers come and go.
+STORMY: Final = Mix(
+    {"right": "right"},
+    (_application("sums", ("right",)),),
+    (Kind("sums", has_context=False, has_default_loss=False),),
+    ("selection", "worker", "joiner", "learner", "record"),
+    rate=340.0,
+    workers={"right": 12},
+)
+# Windows are as long as somebody's clock says: feedback of half a window later shows whose.
+CLOCKED: Final = replace(PLAIN, delays={**PLAIN.delays, **dict.fromkeys(SLOW, WINDOW_S / 2)})
+_MIXES: Final[Mapping[str, Mix]] = {"clocks": CLOCKED, "mapping": MIXED, "storm": STORMY}
+_SHORT: Final[Mapping[str, Mix]] = {"storm": replace(STORMY, rate=RATE, workers={"right": 4})}
+
+
+def mix_of(part: str, *, is_short: bool) -> Mix:
+    """Return what a part asks: the rows of most parts are of applications of every kind."""
+    return (_SHORT if is_short else {}).get(part) or _MIXES.get(part, PLAIN)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +16,11 @@ from load.harness import topics as made
 from load.harness.http import free_port
 from load.harness.progress import say
 from load.harness.proxy import Proxy
-from load.matrix.broken import VANISHED, Place
+from load.matrix.broken import LOSSY, NOTHING, Place
 from load.matrix.door import Door
 from load.matrix.evidence import collected
 from load.matrix.groups import Groups
-from load.matrix.mixes import MIXED, PLAIN, SLO_MS, WINDOW_S
+from load.matrix.mixes import PLAIN, SLO_MS, WINDOW_S, mix_of
 from load.matrix.services import BROKERS, port
 from load.matrix.setting import PARTITIONS, deployment, port_of, reads, trace_folder
 from load.matrix.traffic import Promised, Traffic
@@ -54,6 +54,7 @@ class Row:
         complete: share of the queries asked meanwhile whose answers are complete.
         ended: processes that ended beside those that were ended, and how often.
         faults: what is wrong, in sentences.
+        seen: figures of the blow itself.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Row:
     complete: float
     ended: dict[str, int]
     faults: tuple[str, ...]
+    seen: dict[str, float] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -85,32 +87,28 @@ class Judged:
 
 
 async def struck(
-    stage: Stage, name: str, rows: Sequence[Broken], rate: float, *, brokers: int = BROKERS, is_patient: bool = True
+    stage: Stage, name: str, rows: Sequence[Broken], *, brokers: int = BROKERS, is_patient: bool = True
 ) -> Judged:
     """Run rows one after the other on one deployment, and judge what is left.
 
     Args:
         stage: where.
-        name: of the deployment.
+        name: of the deployment: a part, where its rows are all of one.
         rows: in order.
-        rate: queries a second.
         brokers: how many, and copies of each topic.
         is_patient: whether the last windows are waited for, too.
     """
-    mix = MIXED if any("mapping" in row.ends for row in rows) else PLAIN
-    async with placed(stage, name, rate, brokers, mix) as (place, groups):
+    async with placed(stage, name, brokers, mix_of(name, is_short=stage.short)) as (place, groups):
         done = []
         for number, row in enumerate(rows, start=1):
             done.append(its := await run_row(place, groups, row))
             say("matrix", f"{number} of {len(rows)}, {_line(its)}")
-        return await judged(
-            place, groups, done, is_lossy=any(row.part == VANISHED for row in rows), is_patient=is_patient
-        )
+        return await judged(place, groups, done, is_lossy=any(row.part in LOSSY for row in rows), is_patient=is_patient)
 
 
 @asynccontextmanager
 async def placed(
-    stage: Stage, name: str, rate: float, count: int = BROKERS, mix: Mix = PLAIN
+    stage: Stage, name: str, count: int = BROKERS, mix: Mix = PLAIN
 ) -> AsyncIterator[tuple[Place, Groups]]:
     """Start brokers, two Redis, the proxy before them, the roles and the traffic, for the time of a block."""
     folder = stage.folder / name
@@ -126,9 +124,8 @@ async def placed(
         asked = deployment(mix, made.new_prefix("matrix"), folder, bootstrap, store, count)
         made.kept(bootstrap, asked.prefix, dict.fromkeys(mix.topics, PARTITIONS), count)
         async with stage.launch(asked) as system:
-            traffic = Traffic(
-                bootstrap, asked.prefix, mix.kinds, rate, 2 * WINDOW_S + 5, Promised(SLO_MS / 1e3, PARTITIONS)
-            )
+            promised = Promised(SLO_MS / 1e3, PARTITIONS)
+            traffic = Traffic(bootstrap, asked.prefix, mix.kinds, mix.rate, mix.delays, promised)
             door = Door(port_of(asked, "gateway"), mix.kinds[0].application)
             place = Place(
                 asked.prefix,
@@ -142,6 +139,7 @@ async def placed(
                 door,
                 trace_folder(folder),
                 port_of(asked, "control"),
+                stage.short,
                 proxy,
                 second,
             )
@@ -157,14 +155,15 @@ async def placed(
 
 async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     """Run one row."""
-    found = []
+    found, seen = list[str](), NOTHING
     if await _until(partial(place.traffic.serves, place.traffic.sent), SERVED_S) is None:
         found.append(f"no progress within {SERVED_S:g} s before it")
     before, since, began_s = dict(place.system.restarts), place.traffic.sent, time.monotonic()
     try:
-        await row.blow(place)
+        seen = await row.blow(place) or NOTHING
     except Exception as error:  # noqa: BLE001 - the system is being broken: whatever is raised is a finding
         found.append(f"{type(error).__name__}: {error}")
+    found += seen.faults
     blow_s, over, over_s = time.monotonic() - began_s, place.traffic.sent, time.monotonic()
     caught_up = asyncio.create_task(_caught_up(groups, over_s))
     served_s = await _until(partial(place.traffic.serves, over), SERVED_S)
@@ -180,7 +179,7 @@ async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     ended = {name: count - (name in expected) for name, count in restarts.items() if count > (name in expected)}
     await _until(partial(place.traffic.has_answered, since, again), 2 * SLO_MS / 1e3)  # what is due by then
     complete = place.traffic.share_complete(since, again)
-    return Row(row.name, row.part, blow_s, served_s, caught_up_s, complete, ended, tuple(found))
+    return Row(row.name, row.part, blow_s, served_s, caught_up_s, complete, ended, tuple(found), {**seen.figures})
 
 
 async def _caught_up(groups: Groups, since_s: float) -> tuple[float, dict[str, int]]:

@@ -47,27 +47,33 @@ def deployment(mix: Mix, prefix: str, folder: Path, bootstrap: str, redis_url: s
         "redis": {"url": redis_url},
         "replication": replication,
         "selection": {"inline": []},
-        "hosts": {_POOL: {"models": [name for name in mix.functions if name.startswith(HELD)], "memory_mib": 64}},
+        "hosts": {_POOL: {"models": held, "memory_mib": 64}} if (held := _held(mix)) else {},
+        "worker": {"partitions": dict(mix.workers)},
         "joiner": {"window_s": WINDOW_S, "early_s": EARLY_S},
         "record": {"folder": str(trace_folder(folder))},
         "gateway": {"port": free_port()},
         "control": {"port": free_port()},
         "log_level": "info",
     }
-    return Deployment(prefix, mix.placed(prefix), packages, PARTITIONS, mix.roles, settings=settings)
+    return Deployment(prefix, mix.placed(prefix), packages, PARTITIONS, mix.roles, settings, dict(mix.workers))
+
+
+def _held(mix: Mix) -> list[str]:
+    """Return the models of the host."""
+    return sorted(name for name in mix.functions if name.startswith(HELD))
 
 
 def reads(mix: Mix) -> dict[str, tuple[str, ...]]:
     """Return what each group has to commit."""
-    models = sorted(mix.functions)
-    held = tuple(topics.model_queries(model) for model in models if model.startswith(HELD))
-    workers = {worker_role(model): (topics.model_queries(model),) for model in models if not model.startswith(HELD)}
+    held = _held(mix)
+    apart = sorted(mix.functions.keys() - {*held})
+    workers = {worker_role(model): (topics.model_queries(model),) for model in apart}
     mapped = [topic for kind in mix.kinds if kind.answers for topic in (kind.asks, kind.tells)]
     return {
         "selection": (topics.QUERIES, topics.MODEL_PREDICTIONS),
         "joiner": (topics.PREDICTIONS, topics.FEEDBACK),
         "learner": (topics.OBSERVATIONS,),
-        host_role(_POOL): held,
+        **({host_role(_POOL): tuple(map(topics.model_queries, held))} if held else {}),
         **workers,
         **({"mapping": (*mapped, topics.PREDICTIONS)} if mapped else {}),
     }

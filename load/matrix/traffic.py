@@ -4,6 +4,7 @@ A thread of its own asks at a steady rate and tells the truth of what is answere
 cannot be sent while brokers are away is sent after it.
 
     of 50 queries     44 are told at once, one of them in two records of the same bytes; one is asked twice
+                      (where clocks are shifted, 2 of them after half a window)
                        2 are told when their window is long over, and 2 never
                        1 is garbage, and 1 is nobody's: feedback on a query that was not asked
 """
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from contextlib import closing
 from functools import partial
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -26,12 +27,12 @@ from schemas.errors import DecodeError
 from schemas.records import Prediction, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from load.matrix.kinds import Kind, Written
 
 GARBAGE, STRAY, TWICE_ASKED, TWICE_TOLD = 49, 48, 47, 46
-NEVER, LATE = (44, 45), (42, 43)
+NEVER, LATE, SLOW = (44, 45), (42, 43), (40, 41)
 _TICK_S: Final = 0.02
 _PROMPT_S: Final = 5.0  # far less than a window: feedback that the brokers have by then is in time
 _CATCH_UP: Final = 200  # queries sent in one go after an outage
@@ -69,32 +70,38 @@ class Traffic:
         prefix: of the deployment.
         kinds: the applications, asked in turn.
         rate: queries a second.
-        late_s: after an answer feedback is surely late then.
+        delays: by turn, how long after an answer feedback is told that may be late then (s).
         promised: when an answer is due, and from where answers come.
 
     Attributes:
         kinds: the applications.
+        delays: as given.
         sent: numbers below this one were handed to the client.
         first: status of the first answer to each query, by number.
         latencies_ms: of each first answer, from when it was meant to be sent.
     """
 
     def __init__(
-        self, bootstrap: str, prefix: str, kinds: tuple[Kind, ...], rate: float, late_s: float, promised: Promised
+        self,
+        bootstrap: str,
+        prefix: str,
+        kinds: tuple[Kind, ...],
+        rate: float,
+        delays: Mapping[int, float],
+        promised: Promised,
     ) -> None:
         self.sent = 0
         self.first: dict[int, Status] = {}
         self.latencies_ms: list[float] = []
         self.acknowledged = Acknowledged(set(), set(), {}, set(), set(), {}, set())
         self.failure: BaseException | None = None
-        self.kinds = kinds
+        self.kinds, self.delays = kinds, delays
         self._bootstrap, self._prefix = bootstrap, prefix
         self._codec = Codec()
         self._rate = rate
-        self._late_s = late_s
         self._promised = promised
         self._partition_of: dict[int, int] = {}
-        self._due: deque[tuple[float, int]] = deque()  # late feedback
+        self._due: list[tuple[float, int]] = []  # feedback that is told later, a heap
         self._is_asking, self._is_running = True, True
         self._start_s = time.monotonic()  # set anew once it asks
         self._all_sent = threading.Event()
@@ -139,6 +146,10 @@ class Traffic:
     def has_answered(self, since: int, until: int) -> bool:
         """Whether all queries of these numbers are answered somehow."""
         return all(number in self.first for number in range(since, until) if is_query(number))
+
+    def answered(self, since: int, until: int, turns: Collection[int]) -> list[int]:
+        """Return the queries of these numbers and turns that are answered."""
+        return [number for number in range(since, until) if number % EVERY in turns and number in self.first]
 
     def share_complete(self, since: int, until: int) -> float:
         """Return which part of the queries of these numbers was answered completely."""
@@ -225,14 +236,14 @@ class Traffic:
         turn = number % EVERY
         if turn in NEVER:
             self.acknowledged.never[prediction.query_id] = time.monotonic()
-        elif turn in LATE:
-            self._due.append((time.monotonic() + self._late_s, number))
+        elif turn in self.delays:
+            heappush(self._due, (time.monotonic() + self.delays[turn], number))
         else:
             self._tell(number, 2 if turn == TWICE_TOLD else 1)
 
     def _tell_late(self) -> None:
         while self._due and self._due[0][0] <= time.monotonic():
-            _, number = self._due.popleft()
+            _, number = heappop(self._due)
             self.acknowledged.late.add(f"q{number}")
             self._tell(number, 1)
 

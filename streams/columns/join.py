@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 # Columns leave later ones to the kernel.
 _LATEST_US: Final = 1 << 62
-_BOUNDED: Final = -1  # kind of the losses of an application whose observations name their teachers
 _TOPICS = (topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
 
 
@@ -182,6 +181,8 @@ class ColumnJoiner(Behind):
             effects,
             is_plain,
             was_read,
+            joiner.observed,
+            min(joiner.observed_us, _LATEST_US),
             joiner.settings.early_us,
             take,
             take_alone,
@@ -193,10 +194,9 @@ class ColumnJoiner(Behind):
         is_plain = terms.loss in LOSSES and terms.max_weight == 1.0
         kind = KINDS.get(terms.loss, 0) if is_plain else KINDS[""]
         labels = written_labels(self._joiner.terms.labels_of(name))
-        tails = tails_of(self._codec, terms.forget_us)
-        return Owner(
-            name, text, terms.window_us, _BOUNDED if terms.is_bounded else kind, terms.span or 0.0, labels, *tails
-        )
+        teachers = frozenset([teacher.encode() for teacher in terms.teachers])
+        tails = tails_of(self._codec, terms.forget_us, terms.most, terms.most_context)
+        return Owner(name, text, terms.window_us, kind, terms.span or 0.0, labels, teachers, *tails)
 
 
 def _teaches(policy: str, asked: int) -> int:

@@ -23,6 +23,7 @@ from schemas.records import (
     Outcome,
     Prediction,
     Status,
+    TeachingBound,
     Value,
 )
 from schemas.wire import write_long
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 # Marks: no other field has them.
 _SPAN = 1.2345678e-200
+_TEACHER = "a teacher's name"
 _LONG, _TEXT = write_long(1), write_long(3)  # branches of a label
 _MOST_LONG = 1 << 63
 _BEGUN_US, _ENDED_US = 1_234_567_890_123_457, 1_234_567_890_654_000
@@ -68,37 +70,60 @@ def framed(value: bytes) -> bytes:
     return value[: framing.SINGLE_OBJECT_BYTES if value[0] else framing.CONFLUENT_BYTES]
 
 
-def tails_of(codec: Codec, forget_us: int) -> tuple[bytes, bytes, bytes]:
-    """Return what stands behind the times of an observation: without a span of errors, before one, and behind it.
+class Tails(NamedTuple):
+    """What stands behind the times of an application's observations; if they are bounded, up to the teacher's name."""
+
+    plain: bytes
+    before: bytes  # a span
+    behind: bytes  # it
+    after: bytes | None  # the name of the teacher; None = they are not bounded
+
+
+def tails_of(codec: Codec, forget_us: int, most: int = 0, most_context: int = 0) -> Tails:
+    """Return what stands behind the times of an observation.
 
     Args:
         codec: that writes it.
         forget_us: of its application.
+        most: lessons of one teacher, as a `TeachingBound` has them.
+        most_context: and of one context.
     """
-    seen = example(1, None).observation._replace(forget_us=forget_us)
+    bound = TeachingBound(_TEACHER, most, most_context) if most or most_context else None
+    seen = example(1, None).observation._replace(forget_us=forget_us, bound=bound)
     tail, spanned = [
         codec.encode(seen._replace(span=span)).rpartition(write_long(_ENDED_US))[2] for span in (None, _SPAN)
     ]
     before, _, behind = spanned.partition(struct.pack("<d", _SPAN))
-    return tail, before, behind
+    if bound is None:
+        return Tails(tail, before, behind, None)
+    name = text_of(_TEACHER)
+    return Tails(tail.partition(name)[0], before, *behind.partition(name)[::2])
+
+
+def text_of(text: str) -> bytes:
+    """Return a text as records have it."""
+    written = text.encode(errors="surrogatepass")
+    return write_long(len(written)) + written
 
 
 def written_labels(classes: Iterable[str]) -> frozenset[bytes]:
     """Return the labels that name these classes, as feedback has them: texts, and whole numbers where they are such."""
     found = set()
     for name in classes:
-        text = name.encode(errors="surrogatepass")
-        found.add(_TEXT + write_long(len(text)) + text)
+        found.add(_TEXT + text_of(name))
         if name.removeprefix("-").isdecimal() and str(int(name)) == name and abs(int(name)) < _MOST_LONG:
             found.add(_LONG + write_long(int(name)))
     return frozenset(found)
 
 
 def are_cut(codec: Codec) -> bool:
-    """Tell whether another span stands where `tails_of` says."""
-    seen = example(1, None).observation._replace(span=0.5, forget_us=77)
-    _, before, behind = tails_of(codec, 77)
-    return codec.encode(seen).endswith(write_long(_ENDED_US) + before + struct.pack("<d", 0.5) + behind)
+    """Tell whether another span, and another teacher, stand where `tails_of` says."""
+    seen, times = example(1, None).observation._replace(span=0.5, forget_us=77), write_long(_ENDED_US)
+    tails, bounded = tails_of(codec, 77), tails_of(codec, 77, 5, 6)
+    spanned = times + tails.before + struct.pack("<d", 0.5) + tails.behind
+    named = times + bounded.plain + text_of("web") + (bounded.after or b"")
+    with_name = seen._replace(span=None, bound=TeachingBound("web", 5, 6))
+    return codec.encode(seen).endswith(spanned) and codec.encode(with_name).endswith(named)
 
 
 def example(answer: Value, context: str | None, name: str = "q\N{LATIN SMALL LETTER E WITH ACUTE}") -> Example:

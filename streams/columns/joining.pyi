@@ -63,6 +63,8 @@ class Joining:
         effects: Effects,
         is_plain: bool,
         was_read: bool,
+        observed: IdTimes,
+        observed_us: int,
         early_us: int,
         take: Callable[[list[Record]], bool],
         take_alone: Callable[[Record, str], None],

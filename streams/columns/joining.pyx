@@ -35,6 +35,7 @@ cdef enum:
     TOGETHER = 64  # rows of a chunk, as `streams.operators.join.outcomes` has it
     OFFSET_BYTES = 8  # before a prediction that waits, as `JoinBuffer` has it
     SHORT_ID = 128  # characters; each takes a byte at least
+    SHORT_NAME = 128  # of a teacher: longer ones are cut, as `streams.operators.join.terms` has it
     BATCH_BYTES = 262144  # from which on a batch is finished
     MOST_KEPT = 1024  # names of policies, and of applications
 
@@ -85,10 +86,11 @@ cdef class Owner:
 
     cdef readonly str name
     cdef readonly bytes text
-    cdef bytes tail, before, behind
+    cdef bytes tail, before, behind, after
     cdef int64_t window_us
     cdef int kind
     cdef frozenset labels  # that name classes, as feedback has them; none = they are not known
+    cdef frozenset teachers
     cdef double span, learnt  # the error that costs 1, where it is given; as it is learnt, in a chunk
     cdef int64_t held  # records in the room, at the begin of a run
     cdef int64_t count, large  # of records in a run, as it goes; of more than the usual size
@@ -96,7 +98,8 @@ cdef class Owner:
 
     def __init__(
         self, str name not None, bytes text not None, int64_t window_us, int kind, double span,
-        frozenset labels not None, bytes tail not None, bytes before not None, bytes behind not None,
+        frozenset labels not None, frozenset teachers not None, bytes tail not None, bytes before not None,
+        bytes behind not None, bytes after,
     ):
         """Say how an application's predictions wait.
 
@@ -104,16 +107,18 @@ cdef class Owner:
             name: of the application.
             text: the same as bytes.
             window_us: how long they wait.
-            kind: of loss, one of `KINDS`; 0 = another one, whose labels are the kernel's; below 0 its lessons are
-                bounded, and all is the kernel's.
+            kind: of loss, one of `KINDS`; 0 = another one, whose labels are the kernel's.
             span: the error that costs 1; 0 = it is learnt.
             labels: that name classes of its models, as feedback has them; none = any label does.
-            tail: what stands behind the times of its observations, without a span.
+            teachers: who are named in its observations; none = each.
+            tail: what stands behind the times of its observations, without a span, up to the teacher's name.
             before: the same up to a span.
             behind: and from there on.
+            after: what stands behind the teacher's name; None = its lessons are not bounded, and nobody is named.
         """
         self.name, self.text, self.window_us, self.kind, self.span = name, text, window_us, kind, span
-        self.labels, self.tail, self.before, self.behind = labels, tail, before, behind
+        self.labels, self.teachers = labels, teachers
+        self.tail, self.before, self.behind, self.after = tail, before, behind, after
 
 
 cdef class Lane:
@@ -415,7 +420,7 @@ cdef class Joining:
 
     def join(
         self, list run not None, partition, room, int64_t now_us, uint32_t oldest_s, list effects not None, bint is_plain,
-        bint was_read, int64_t early_us, take, take_alone, finish
+        bint was_read, IdTimes observed not None, int64_t observed_us, int64_t early_us, take, take_alone, finish
     ):
         """Join the feedback of a run of one partition with the predictions that wait for it.
 
@@ -428,6 +433,8 @@ cdef class Joining:
             effects: what comes of it is added here.
             is_plain: whether observations may have the common form now.
             was_read: whether its records came before their predictions: each has one now, and no headers any more.
+            observed: queries that have an observation already; feedback on them is the kernel's.
+            observed_us: feedback that is younger is on none of them.
             early_us: how long feedback waits for its prediction.
             take: takes records as the kernel does; tells whether some are still to be joined with others.
             take_alone: takes a record, and its query's id, for which nothing waits.
@@ -438,6 +445,7 @@ cdef class Joining:
         cdef bint is_open = False
         self._joined = partition.ended.of(Ending.JOINED)
         self._begin(partition, room, now_us, oldest_s)
+        self._observed, self._observed_us = observed, observed_us
         self._early, self._early_us = partition.early, early_us
         self._look_early()
         for item in run:
@@ -530,7 +538,7 @@ cdef class Joining:
             waits for it; UNUSUAL where the kernel has to look.
         """
         cdef Place place
-        cdef Text name, label, application
+        cdef Text name, label, application, teacher
         cdef uint8_t kind = NOTHING
         cdef bint has_label
         cdef double loss = 0.0
@@ -552,7 +560,7 @@ cdef class Joining:
         read_long(&place)  # when it was sent
         expect(&place, NOTHING)  # no weight
         application = read_name(&place)
-        read_name(&place)  # who told it: that counts where lessons are bounded, which the kernel sees to
+        teacher = read_name(&place)
         expect(&place, NOTHING)  # no places
         if place.bad or place.at != place.end or not 0.0 <= loss <= 1.0:
             return UNUSUAL
@@ -566,7 +574,7 @@ cdef class Joining:
                 return KEPT
             self._ids.append(query_id)
             return ALONE
-        if self._observe(taken, <bytes>stored, application, key, label, kind, loss):
+        if self._observe(taken, <bytes>stored, application, key, label, kind, loss, teacher):
             self._ids.append(query_id)
             self._stored.append(stored)
             return FITS
@@ -579,6 +587,8 @@ cdef class Joining:
         if <int64_t>len(self._early_names) >= self._early_room or size > self._partition.early_room.usual_bytes:
             return False
         if query_id in self._early or self._is_known(key):
+            return False
+        if taken.stamp_us <= self._observed_us and self._observed.find_key(key):
             return False
         self._early[query_id] = (self._record(taken),)
         self._early_names.append(query_id)
@@ -600,7 +610,8 @@ cdef class Joining:
         return 0
 
     cdef bint _observe(
-        self, const Taken* taken, bytes stored, Text application, uint64_t key, Text label, uint8_t kind, double loss
+        self, const Taken* taken, bytes stored, Text application, uint64_t key, Text label, uint8_t kind, double loss,
+        Text teacher,
     ) except -1:
         """Write the observation of a prediction behind those of the chunk; False where it is not of the common form."""
         cdef Text whole = text_of(stored)
@@ -622,8 +633,8 @@ cdef class Joining:
         if application.size and not same(application, found.application):
             return self._leave(found.application, "application")
         owner = self._owner_named(found.application)
-        if owner.kind < 0:
-            return self._leave(found.application, "bound")
+        if owner.after is not None and teacher.size > SHORT_NAME:
+            return self._leave(found.application, "teacher")
         if not _are_judged(&found, owner.kind, kind):
             return self._leave(found.application, "label")
         taught = self._taught_by(&found)
@@ -646,7 +657,7 @@ cdef class Joining:
         row = &self._rows[self._count]
         row.key, row.feedback, row.answered_us, row.at = key, taken[0], found.answered_us, self._seen.size
         row.predicted = _offset_of(stored)
-        self._write(&found, label, loss, costs, taken.stamp_us, owner, span, taught == ANSWERS)
+        self._write(&found, label, loss, costs, taken.stamp_us, owner, span, taught == ANSWERS, teacher)
         row.size = self._seen.size - row.at
         self._assign(found.decided.state)
         self._row_owners.append(owner)
@@ -700,7 +711,7 @@ cdef class Joining:
 
     cdef int _write(
         self, const Predicted* found, Text label, double loss, const double* costs, int64_t observed_us, Owner owner,
-        double span, bint has_answers
+        double span, bint has_answers, Text teacher
     ) except -1:
         """Write an observation; one of `costs` that is no number is not known, and span 0 = it has none."""
         cdef Output* out = &self._seen
@@ -731,10 +742,16 @@ cdef class Joining:
             behind.at += 1  # that there are none
             behind.size -= 1
         write_bytes(out, behind)
-        if not span:
+        if span:
+            write_double(out, span)
+            write_bytes(out, text_of(owner.behind))
+        if owner.after is None:
             return 0
-        write_double(out, span)
-        return write_bytes(out, text_of(owner.behind))
+        if owner.teachers and as_bytes(teacher) not in owner.teachers:
+            teacher.size = 0
+        write_long(out, teacher.size)
+        write_bytes(out, teacher)
+        return write_bytes(out, text_of(owner.after))
 
     cdef int _write_answers(self, const Predicted* found) except -1:
         """Write the label that each arm has answered, as `join_forms` has seen to: numbers that are not whole are none."""

@@ -11,17 +11,20 @@ from libc.math cimport NAN, isfinite
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
-from streams.columns.batches cimport Opened, Output, Slices, Taken, grow, next_record, release, write_bytes, write_double
+from streams.columns.batches cimport (
+    Opened, Output, Slices, Taken, grow, next_record, release, write_byte, write_bytes, write_double,
+)
 from streams.columns.observations cimport Seen, read_label, read_loss, read_observation
 from streams.columns.predictions cimport LABEL_LONG, NOTHING, Decided, expect, moved
 from streams.columns.teaching cimport Kind, Lesson, Rule, are_classes, numbers_of, taught
 from streams.columns.texts cimport (
     Place, Text, as_bytes, as_str, hashed, place_in, read_byte, read_double, read_long, read_same, read_text, same, text_of,
 )
-from streams.operators.id_times cimport IdTimes
+from streams.operators.id_times cimport IdTimes, hash_of
 
 from policies.class_counts import key_of
 from streams.operators.contract import Batch, Record, Span
+from streams.operators.learn.bounds import Reach
 
 cdef int64_t LATEST_US = <int64_t>1 << 61  # times beyond are the kernel's to judge
 
@@ -39,6 +42,12 @@ KINDS = {
 
 cdef enum:
     MOST_KEPT = 4096  # names of states
+    ALL = 0  # reaches, as `streams.operators.learn.bounds` has them
+    OWN = 1
+    NO_STATE = 2
+
+
+REACHES = (Reach.ALL, Reach.OWN, Reach.NOTHING)
 
 
 cdef struct Row:
@@ -48,8 +57,10 @@ cdef struct Row:
     Lesson lesson
     size_t losses  # place of those of all arms, where a policy learns from them
     double served
-    bint asks_all, is_served, is_joined, is_of_context, has_span
+    bint asks_all, is_served, is_joined, is_of_context, is_of_all, has_span, is_bounded
     int64_t observed_us, forget_us
+    uint64_t teacher, of_context  # by hash, where it is bounded: what is counted
+    int64_t most, most_context
 
 
 cdef struct Told:
@@ -225,7 +236,7 @@ cdef class Learning:
     cdef Slices _slices
     cdef list _forms, _known, _ledgers, _run, _left, _changed
     cdef dict _form_places, _places, _ledger_places, _keys  # the last: of labels
-    cdef Output _rows, _told, _bytes, _losses_of
+    cdef Output _rows, _told, _bytes, _losses_of, _name
     cdef Decided _last  # the decision that was read last: the next one is mostly the same
     cdef int _form, _own, _ledger  # places of the row before; -1 = none
     cdef uint64_t _look
@@ -239,6 +250,7 @@ cdef class Learning:
         memset(&self._told, 0, sizeof(Output))
         memset(&self._bytes, 0, sizeof(Output))
         memset(&self._losses_of, 0, sizeof(Output))
+        memset(&self._name, 0, sizeof(Output))
         memset(&self._last, 0, sizeof(Decided))
 
     def __init__(self, heads, Py_ssize_t max_bytes, form_of, unpack, decode):
@@ -257,6 +269,7 @@ cdef class Learning:
         release(&self._told)
         release(&self._bytes)
         release(&self._losses_of)
+        release(&self._name)
 
     # ---- all rows are read ----
 
@@ -377,7 +390,9 @@ cdef class Learning:
         row.observed_us, row.forget_us = seen.observed_us, seen.forget_us
         row.own, row.common = self._place_of(seen.decided.state), -1
         row.is_of_context = seen.context.size >= 0
-        if row.is_of_context and form.starts and not same(seen.decided.state, seen.application):
+        row.is_of_all = same(seen.decided.state, seen.application)
+        self._note_bound(&seen, &row)
+        if row.is_of_context and form.starts and not row.is_of_all:
             row.common = self._common_place(seen.application)
         row.ledger = self._ledger_place(seen.application, form)
         if needed is not None:
@@ -388,6 +403,22 @@ cdef class Learning:
         memcpy(self._rows.data + self._rows.size, &row, sizeof(Row))
         self._rows.size += sizeof(Row)
         return True
+
+    cdef int _note_bound(self, const Seen* seen, Row* row) except -1:
+        """Note by what the lessons of a teacher, and of one of his contexts, are counted, as `LessonCounts.reach` does."""
+        row.is_bounded, row.most, row.most_context = seen.is_bounded, seen.most, seen.most_context
+        if not seen.is_bounded:
+            return 0
+        self._name.size = 0
+        write_bytes(&self._name, seen.application)
+        write_byte(&self._name, 0)
+        write_bytes(&self._name, seen.teacher)
+        row.teacher = hash_of(self._name.data, self._name.size)
+        if row.is_of_context:
+            write_byte(&self._name, 0)
+            write_bytes(&self._name, seen.context)
+            row.of_context = hash_of(self._name.data, self._name.size)
+        return 0
 
     cdef int _note_labels(self, const Seen* seen) except -1:
         """Keep the keys of the labels of all arms, behind their losses; what is no label is not a number."""
@@ -609,19 +640,21 @@ cdef class Learning:
         cdef const Row* row
         cdef bint is_read_back = told.record.offset < partition.start
         cdef list items = None
+        cdef int reach
         times, newest, begin = partition.seen.move(told.record.stamp_us)
         for index in range(told.first, told.behind):
             row = <const Row*>self._rows.data + index
+            reach = ALL if not row.is_bounded else reached(row, partition.counts.at(told.record.stamp_us))
             if times.put_key(row.key, newest, begin) >= begin:
                 if not is_read_back:
                     (<Ledger>self._ledgers[row.ledger]).duplicates += 1
-            elif not is_read_back and not self._teach(row):
+            elif not is_read_back and not self._teach(row, reach):
                 if items is None:
                     record = self._record(&told.record, told.item)
                     items = list(self._decode(record))
                 self._settle()
                 self._count((<Ledger>self._ledgers[row.ledger]).application, "state")
-                self._folding_run.fold(items[index - told.first], told.record.stamp_us)
+                self._folding_run.fold(items[index - told.first], told.record.stamp_us, REACHES[reach])
                 self._look_again()
         if items is not None:
             self._folding_run.end_record(record, effects)
@@ -640,11 +673,13 @@ cdef class Learning:
         self._first = self._behind = -1
         return 0
 
-    cdef bint _teach(self, const Row* row) except -1:
+    cdef bint _teach(self, const Row* row, int reach) except -1:
         """Fold a row; False = its states are not of the common form, or cannot be taught."""
+        if reach == NO_STATE:
+            return self._count_bounded(row, reach)
         cdef Form form = self._forms[row.form]
         cdef Known own = self._known[row.own]
-        cdef Known common = None if row.common < 0 else self._known[row.common]
+        cdef Known common = None if row.common < 0 or reach == OWN else self._known[row.common]
         cdef int64_t arms = len(form.arms), arm
         cdef Lesson lesson = row.lesson
         if not self._fits(own, row.form, form) or common is not None and not self._fits(common, row.form, form):
@@ -657,6 +692,8 @@ cdef class Learning:
             return False
         if common is not None and not common.work_out(&form.rule, &lesson, arms):
             return False
+        if reach != ALL:
+            self._count_bounded(row, reach)
         self._take(own, row)
         if common is not None:
             self._take(common, row)
@@ -673,6 +710,12 @@ cdef class Learning:
                     self._losses.note_spanned(ledger.application, lesson.loss)
                 elif row.asks_all and isfinite(lesson.losses[arm]):
                     self._losses.note_spanned(ledger.application, lesson.losses[arm])
+        return True
+
+    cdef bint _count_bounded(self, const Row* row, int reach) except -1:
+        """Count a lesson that does not reach as far as others; returns True."""
+        application, by = (<Ledger>self._ledgers[row.ledger]).application, REACHES[reach].value
+        self._counters["bounded_lessons_total", "application", application, "by", by] += 1
         return True
 
     cdef int _take(self, Known known, const Row* row) except -1:
@@ -701,3 +744,18 @@ cdef class Learning:
                 return False
             known.form = place
         return True
+
+
+cdef int reached(const Row* row, IdTimes counts) except -1:
+    """Count a lesson, and return how far it teaches, as `LessonCounts.reach` does."""
+    if row.most and counted(counts, row.teacher) > row.most:
+        return NO_STATE
+    if not row.most_context or not row.is_of_context or counted(counts, row.of_context) <= row.most_context:
+        return ALL
+    return NO_STATE if row.is_of_all else OWN
+
+
+cdef int64_t counted(IdTimes counts, uint64_t name) except -1:
+    cdef uint32_t count = counts.find_key(name) + 1
+    counts.put_key(name, count, 1)
+    return count

@@ -1,11 +1,12 @@
 # An observation of the common form, as the joiner writes it for one model that was asked, or for all.
 #
-#     id | application | context | decision | losses | loss | label | status | times | answers | span | forget | nothing
+#     id | application | context | decision | losses | loss | label | status | times | answers | span | forget | nothing |
+#     bound | nothing
 #
 # The fields are those of `schemas/Observation.avsc`. `join_forms.py` sees to it that they still are, by what the codec writes.
 
 from libc.math cimport isfinite
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from streams.columns.predictions cimport (
     GIVEN, LABEL_LONG, LABEL_TEXT, NOTHING, Decided, expect, moved, read_context, read_decision, read_name, read_value, since,
 )
@@ -20,8 +21,10 @@ cdef struct Seen:
     bint is_known, is_served  # whether there is such a loss
     Text losses  # of the arms, as they stand
     Text answers  # of the arms, as they stand; -1 = there are none
-    bint is_joined, has_span
+    bint is_joined, has_span, is_bounded
     int64_t observed_us, forget_us
+    Text teacher  # where it is bounded
+    int64_t most, most_context
 
 
 cdef inline bint read_loss(Place* place, double* loss) noexcept nogil:
@@ -129,8 +132,22 @@ cdef inline bint read_observation(Place* place, const Decided* last, Seen* seen)
     seen.has_span = read_loss(place, &span)
     expect(place, NOTHING)  # no versions
     seen.forget_us = read_long(place)
-    for index in range(15):
-        # No steps, scores, candidates, confidence, set of labels, stages, imputed, ranked, worth, weight, bound, draw of
-        # a context, episode, places, interval.
+    for index in range(10):
+        # No steps, scores, candidates, confidence, set of labels, stages, imputed, ranked, worth, weight.
         expect(place, NOTHING)
+    read_bound(place, seen)
+    for index in range(4):
+        expect(place, NOTHING)  # no draw of a context, episode, places, interval
     return not place.bad
+
+
+cdef inline void read_bound(Place* place, Seen* seen) noexcept nogil:
+    """Read how far the lesson may teach, where that is bounded."""
+    seen.is_bounded = not (place.at < place.end and place.at[0] == NOTHING)
+    if not seen.is_bounded:
+        place.at += 1
+        return
+    expect(place, GIVEN)
+    seen.teacher, seen.most, seen.most_context = read_name(place), read_long(place), read_long(place)
+    if seen.most != <int32_t>seen.most or seen.most_context != <int32_t>seen.most_context:
+        lose(place)  # they have 32 bits

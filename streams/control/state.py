@@ -10,7 +10,7 @@ from streams.control.history import STEP_US, STEPS, History
 from streams.control.losses import LossWatch
 from streams.control.minutes import MINUTE_US, figures_of, marks_of
 from streams.control.page import rivals
-from streams.control.page.drifting import drifting
+from streams.control.page.drifting import drifting, left_out
 from streams.control.page.hosts import heard, host_rows
 from streams.control.page.overview import overview
 from streams.control.page.promotion_rows import promotion_rows
@@ -96,6 +96,7 @@ class ControlState:
         more = {
             **promotion_rows(self.promoting),
             "plans": plans,
+            "left_out": left_out(self.sensing.watch.left_out() if self.sensing is not None else None),
             "marks": self.minutes.marks(now_us - STEPS * STEP_US, now_us),
             "hosts": host_rows(heard(entry) for entry in entries if not is_silent(entry, now_us)),
         }

@@ -8,13 +8,14 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.codec import Codec
 from schemas.records import PolicyState
 from streams.operators.contract import StateKey, WriteStates
-from streams.runtime.stores.base import MemoryStore, StateTable
+from streams.runtime.stores.base import ASIDE, MemoryStore, StateTable, unstamped
 from streams.runtime.stores.redis import RedisSettings, RedisStore
 from streams.runtime.stores.sqlite import SqliteStore
 
@@ -132,6 +133,40 @@ def test_what_is_set_aside_is_read_no_more_and_only_at_the_offset_that_was_seen(
             assert (found.states[key], found.offsets) == (None, {0: None, 1: 5})
             assert not (await store.write(Written(0, 5, 6, frozenset(), "late").write(1), "late")).accepted
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_set_aside_before_is_kept_and_of_four_the_oldest_is_gone(
+    connect: Connect, prefix: str, request: pytest.FixtureRequest
+) -> None:
+    """The latest comes first; another partition's is its own."""
+
+    async def main() -> None:
+        store = connect(prefix)
+        for turn in range(1, 5):
+            await store.write(Written(0, None, 5, frozenset({"digits"}), f"{turn}").write(turn), f"{turn}")
+            assert await store.set_aside(0, 5)
+        await store.write(Written(1, None, 5, frozenset({"digits"}), "t").write(9), "t")
+        assert await store.set_aside(1, 5)
+        assert await lying_aside(store, 0) == [state(4), state(3), state(2)]
+        assert await lying_aside(store, 1) == [state(9)]
+        await store.close()
+
+    async def lying_aside(store: StateStore, partition: int) -> list[PolicyState]:
+        """Read it where the documentation says that it lies."""
+        key = StateKey(partition, "digits")
+        if isinstance(store, MemoryStore):
+            return [each[key] for each in store.aside[partition]]
+        if isinstance(store, SqliteStore):
+            places = [connect(f"{prefix}/{name}") for name in ASIDE]
+            found = [(await place.read([key])).states[key] for place in places]
+            for place in places:
+                await place.close()
+            return [each for each in found if each is not None]
+        with redis.Redis.from_url(request.getfixturevalue("redis_server").url) as client:
+            values = [client.hget(f"{{{prefix}:{partition}}}:{name}", "digits") for name in ASIDE]
+        return [Codec().decode(PolicyState, unstamped(value)) for value in values if isinstance(value, bytes)]
 
     asyncio.run(main())
 

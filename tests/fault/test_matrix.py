@@ -9,7 +9,6 @@ from deploy.cli.load_stage import launcher, open_brokers, open_redis
 from load.harness.system import Stage
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import struck
-from load.scenarios.operation.matrix import RATE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +21,7 @@ def test_a_joiner_that_is_killed_loses_nothing_and_ends_nobody(tmp_path: Path) -
     launch = launcher("", "", tmp_path / "runs")
     stage = Stage("", launch, tmp_path, brokers=open_brokers, redis=open_redis)
     rows = [row for row in ROLE_ROWS if row.name == ROW]
-    its = asyncio.run(struck(stage, "one", rows, RATE, brokers=1, is_patient=False))
+    its = asyncio.run(struck(stage, "one", rows, brokers=1, is_patient=False))
     assert {row.name: (row.faults, row.ended) for row in its.rows} == {ROW: ((), {})}
     assert its.faults == ()
     assert its.counts["queries"] > 100

@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.figures import FAULTS, NONE, SHOWN, SHOWN_S, Better, Figures, Kind
+from load.matrix.clocks import CLOCK_ROWS
+from load.matrix.mixes import RATE, STORMY
 from load.matrix.network import DISK_ROWS, NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import SERVED_S, struck
 from load.matrix.services import BROKER_ROWS, BROKERS, REDIS_ROWS
+from load.matrix.storm import ON, QUERIES, STORM, STORM_ROWS
+from load.matrix.unclean import UNCLEAN_ROWS
 from load.matrix.vanished import TOPIC_ROWS
 from load.results.results import Result
 from load.results.tables import Table
@@ -26,10 +30,19 @@ if TYPE_CHECKING:
     from load.matrix.runner import Judged
 
 NAME: Final = "matrix"
-RATE: Final = 60.0
-ROWS: Final = (*ROLE_ROWS, *REDIS_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *DISK_ROWS, *TOPIC_ROWS)
+ROWS: Final = (
+    *ROLE_ROWS,
+    *REDIS_ROWS,
+    *BROKER_ROWS,
+    *NETWORK_ROWS,
+    *DISK_ROWS,
+    *STORM_ROWS,
+    *CLOCK_ROWS,
+    *TOPIC_ROWS,
+    *UNCLEAN_ROWS,
+)
 PARTS: Final = tuple(dict.fromkeys(row.part for row in ROWS))
-COST, COUNTS = "What each fault cost", "What was counted"
+COST, COUNTS, SEEN = "What each fault cost", "What was counted", "What was seen besides"
 _SHORT: Final = ("selection SIGKILL", "learner SIGSTOP", "leader killed")
 
 _COUNTED: Final = ("rows", "queries", "feedback", "unacknowledged", "predictions_doubled", "observations_doubled")
@@ -45,7 +58,7 @@ FIGURES = Figures(
 async def run(stage: Stage) -> Result:
     """Run the chosen parts, each on a deployment of its own; the short form, a row of each kind on one."""
     groups = chosen(stage.only, is_short=stage.short)
-    judged = {name: await struck(stage, name, rows, RATE) for name, rows in groups.items()}
+    judged = {name: await struck(stage, name, rows) for name, rows in groups.items()}
     figures = {f"{name}_{what}": value for name, its in judged.items() for what, value in _figures(its).items()}
     totals = {"faults": "faults", "roles_ended": "ended", "records_behind": "behind"}
     return Result(
@@ -92,7 +105,14 @@ def tables(result: Result) -> Sequence[Table]:
     rows = tuple(_line(row) for each in result.series.values() for row in each)
     what = (*_COUNTED, "faults", "ended", "behind")
     parts = tuple((part, *(f"{result.figures[f'{part}_{name}']:,.0f}" for name in what)) for part in result.series)
-    return Table(COST, heads, rows), Table(COUNTS, ("deployment", *(name.replace("_", " ") for name in what)), parts)
+    seen = tuple(
+        (row["name"], what, f"{value:,.6g}")
+        for each in result.series.values()
+        for row in each
+        for what, value in row.get("seen", {}).items()
+    )
+    counts = Table(COUNTS, ("deployment", *(name.replace("_", " ") for name in what)), parts)
+    return Table(COST, heads, rows), counts, *((Table(SEEN, ("broken", "what", "count"), seen),) if seen else ())
 
 
 def _line(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -111,7 +131,10 @@ def words(result: Result) -> Mapping[str, Any]:
     """Return what all parts together say; parts that were run one by one have each their own totals."""
     rows = [row for each in result.series.values() for row in each]
     wrong = [*result.notes, *(f"{row['name']}: {fault}" for row in rows for fault in row["faults"])]
+    stormed = next((row["seen"] for row in rows if row["part"] == STORM and row["seen"]), None)
     return {
+        "storm": {"workers": sum(STORMY.workers.values()), "there": ON, "queries": QUERIES},
+        "stormed": stormed,
         "rows": len(rows),
         "wrong": wrong,
         "ended": sum(sum(row["ended"].values()) for row in rows),

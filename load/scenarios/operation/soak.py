@@ -16,7 +16,7 @@ import numpy as np
 from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, quantiles_ms
 from load.harness.progress import say
 from load.matrix.leaks import Leaks
-from load.matrix.mixes import MIXED
+from load.matrix.mixes import MIXED, RATE
 from load.matrix.network import NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import judged, placed, run_row
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from load.matrix.traffic import Traffic
 
 NAME: Final = "soak"
-RATE: Final = 60.0
 SECONDS, SHORT_S = 5_400.0, 240.0
 _MINUTE_S: Final = 60.0
 _LOOK_S: Final = 10.0
@@ -58,7 +57,7 @@ async def run(stage: Stage) -> Result:
     random, leaks = Random(stage.seed), Leaks()  # noqa: S311
     rows: list[Row] = []
     seconds = SHORT_S if stage.short else SECONDS
-    async with placed(stage, NAME, RATE, mix=MIXED) as (place, groups):
+    async with placed(stage, NAME, mix=MIXED) as (place, groups):
         began_s = time.monotonic()
         looking = asyncio.create_task(_look(leaks, place))
         try:

@@ -6,8 +6,10 @@
 columns     the numbers and words that a query or a prediction has
 bins        one of five for a value, or that it is missing
 evidence    how surely counts of a window come from other shares than those before it
+distance    how far counts lie apart
 shares      which columns there is room for
-trail       of one application: what is counted, and what has moved
+tally       of one application: counts by minutes, and by hours before these
+trail       of one application: what has moved
 kept        the trail as text, so that it outlives the process
 watch       of all applications
 """

@@ -19,6 +19,8 @@ VALUES: Final = 5
 BINS: Final = VALUES + 1
 MISSING: Final = VALUES
 FIRST: Final = 100  # values by which bins are made
+QUARTER: Final = 15  # minutes: of each one number is kept, and 100 of them are a day
+CROWDED: Final = 0.5  # of a day's numbers in one bin
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +68,16 @@ class ColumnBins:
         first: values so far; empty once there are bins.
         bins: None until there are enough values.
         lately: the latest numbers, for words alone.
+        day: one number of each quarter of an hour, for bins of tomorrow.
     """
 
     first: list[Reading] = field(default_factory=list)
     bins: Bins | None = None
     lately: list[float] = field(default_factory=list)
+    day: list[float] = field(default_factory=list)
+    _quarter: int = -1
 
-    def place(self, value: Reading) -> int | None:
+    def place(self, value: Reading, minute: int) -> int | None:
         """Return the bin of a value; None while bins are not made."""
         if self.bins is None:
             self.first.append(value)
@@ -82,7 +87,25 @@ class ColumnBins:
         if isinstance(value, float) and self.bins.edges:
             self.lately.append(value)
             del self.lately[:-FIRST]
+            if self._quarter < minute // QUARTER and len(self.day) < FIRST:
+                self._quarter = minute // QUARTER
+                self.day.append(value)
         return self.bins.place(value)
+
+    def make_anew(self) -> bool:
+        """Make the bins by the last day if half of its numbers share one of them and need not; tell whether it did.
+
+        A column that creeps away ends in its outermost bin, and moves there unseen. A number that is as frequent has a
+        bin of its own in any case.
+        """
+        if self.bins is None or len(self.day) < FIRST:
+            return False
+        day, self.day = self.day, []
+        made = bins_of(day)
+        if not _fullest(made, day) <= CROWDED < _fullest(self.bins, day):
+            return False
+        self.bins = made
+        return True
 
     def told(self, before: Sequence[float], now: Sequence[float]) -> tuple[str, str]:
         """Return what the column was and is, in words.
@@ -97,3 +120,8 @@ class ColumnBins:
             return f"median {bins.middle:.4g}", f"{median(self.lately):.4g}"
         name = "missing" if moved == MISSING else bins.words[moved] if moved < len(bins.words) else "others"
         return f"{name} {before[moved]:.0%}", f"{now[moved]:.0%}"
+
+
+def _fullest(bins: Bins, values: Sequence[float]) -> float:
+    """Return the share of values in the bin that has most of them."""
+    return max(Counter([bins.place(value) for value in values]).values()) / len(values)

@@ -13,7 +13,8 @@ import numpy as np
 from streams.control.drift.bins import BINS, Bins, ColumnBins
 from streams.control.drift.columns import DriftColumn, worded
 from streams.control.drift.shares import MOST_COLUMNS
-from streams.control.drift.trail import HOURS, DriftTrail
+from streams.control.drift.tally import HOURS
+from streams.control.drift.trail import DriftTrail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streams.control.drift.columns import of_prediction, of_query
 from streams.control.drift.kept import packed, unpacked
-from streams.control.drift.trail import DriftTrail
-from streams.operators.statistics import render
+from streams.control.drift.trail import MOST_NAMED, DriftTrail
+from streams.operators.statistics import as_label, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MINUTE_US: Final = 60_000_000
 MOST_APPLICATIONS: Final = 64  # a full trail has a megabyte
 DAY: Final = 1_440  # minutes
+MOST_MOVED: Final = 12  # columns of an application that the figure names, the farthest ones
 PER_MINUTE: Final = 200  # queries of an application that count in a minute, and predictions
 
 
@@ -32,13 +33,21 @@ class Drifted(NamedTuple):
     moved: tuple[MovedColumn, ...]  # the farthest first
 
 
+class NoRoom(NamedTuple):
+    """What is not followed: there is no room for it. Of many names there are the first ones."""
+
+    applications: tuple[str, ...]
+    columns: dict[str, tuple[DriftColumn, ...]]  # by application
+
+
 class DriftWatch:
     """What is known of the applications."""
 
-    __slots__ = ("_asked", "_counts", "_minute", "_trails")
+    __slots__ = ("_asked", "_counts", "_minute", "_nobodies", "_trails")
 
     def __init__(self) -> None:
         self._trails: dict[str, DriftTrail] = {}
+        self._nobodies: dict[str, None] = {}  # applications for which there is no room
         self._asked: dict[str, int] = {}  # the last minute of each, or that at which it was loaded
         self._minute = -1
         self._counts = Counter[tuple[str, str]]()  # of this minute, by application and kind
@@ -78,13 +87,22 @@ class DriftWatch:
         found = [(name, trail.onset, tuple(trail.moved)) for name, trail in sorted(self._trails.items())]
         return [Drifted(name, onset * MINUTE_US, moved) for name, onset, moved in found if onset is not None and moved]
 
+    def left_out(self) -> NoRoom:
+        """Return what is not followed."""
+        found = {name: tuple(trail.left_out) for name, trail in sorted(self._trails.items()) if trail.left_out}
+        return NoRoom(tuple(self._nobodies), found)
+
     def statistics(self) -> dict[str, float]:
-        """Return the evidence by application and model, as a share of what is sure, by the metric's name."""
-        return {
-            render(("drift_evidence", "application", name, "model", model)): share
-            for name, trail in sorted(self._trails.items())
-            for model, share in sorted(trail.evidence.items())
-        }
+        """Return by the metrics' names: evidence as a share of what is sure, what has moved, what is not followed."""
+        found = {"drift_applications_left_out": float(len(self._nobodies))}
+        for name, trail in sorted(self._trails.items()):
+            found[render(("drift_columns_left_out", "application", name))] = float(len(trail.left_out))
+            for model, share in sorted(trail.evidence.items()):
+                found[render(("drift_evidence", "application", name, "model", model))] = share
+            for each in trail.moved[:MOST_MOVED]:
+                whose = "model", each.column.model, "column", as_label(each.column.name)
+                found[render(("drift_moved", "application", name, *whose))] = each.far
+        return found
 
     def _has_room(self, application: str, kind: str, now_us: int) -> bool:
         if self._minute < now_us // MINUTE_US:
@@ -94,6 +112,8 @@ class DriftWatch:
         if application not in self._trails and len(self._trails) >= MOST_APPLICATIONS:
             self._forget_one()
         is_known = application in self._trails or len(self._trails) < MOST_APPLICATIONS
+        if not is_known and len(self._nobodies) < MOST_NAMED:
+            self._nobodies[application] = None
         return is_known and self._counts[application, kind] <= PER_MINUTE
 
     def _forget_one(self) -> None:
@@ -104,4 +124,5 @@ class DriftWatch:
 
     def _take(self, application: str, found: Mapping[DriftColumn, Reading]) -> None:
         self._asked[application] = self._minute
+        self._nobodies.pop(application, None)
         self._trails.setdefault(application, DriftTrail()).take(found, self._minute)

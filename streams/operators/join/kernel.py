@@ -33,8 +33,9 @@ after an outage, the kernel pauses the other in time, and nothing is turned away
 
 After a crash an observation may be made again: it was on its way when the joiner looked. The learner remembers ids for
 `JoinerSettings.memory_us` and applies the first. At its start the joiner is told which observations there are since its
-first incomplete prediction: predictions that have one do not wait again, though their feedback was
-committed and is not read again. A window that ended longer ago, during an outage, teaches no default loss.
+first incomplete prediction: predictions that have one do not wait again, though their feedback was committed and is not
+read again. Feedback that is read again, and was joined, is skipped as a duplicate. A window that ended longer ago,
+during an outage, teaches no default loss.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, KeyedFeedback, MetricFeedback, ModelPredictions, Observations
+from schemas.records import Feedback, JoinStatus, KeyedFeedback, MetricFeedback, ModelPredictions, Observations
 from streams.operators.configuration import Configuration
 from streams.operators.contract import CLOCKS_US, NONE_UNREAD, Needs, Operator, ReadBack, Skip
 from streams.operators.ids import SECOND_US, IdTimes, seconds
@@ -78,6 +79,8 @@ _AT_ONCE = 128
 # Observations that are remembered after an outage: 240 MB of ids (24 B each, where Skysail is compiled), 17 minutes of
 # 10,000 a second. What was observed after these may be observed again.
 _MOST_OBSERVED = 10_000_000
+# How a query has got its observation, in `observed`.
+_WAS_DEFAULT, _WAS_JOINED = 1, 2
 # How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 
@@ -271,7 +274,7 @@ class Joiner(Operator):
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
                 self._observed_left -= len(items)
                 for seen in items:
-                    put(seen.query_id, 1, 0)
+                    put(seen.query_id, _WAS_JOINED if seen.status is JoinStatus.JOINED else _WAS_DEFAULT, 0)
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
@@ -512,6 +515,9 @@ class Joiner(Operator):
     ) -> None:
         """Take feedback without a waiting prediction: its wait has ended, or it is still to come."""
         found = partition.ended.find(query_id, now_us)
+        if (found is None or found[0] is Ending.BEFORE) and self._was_joined(record, query_id):
+            effects.append(Skip((record.position,), "duplicate_feedback"))
+            return
         if found is not None:
             self._on_feedback_afterwards(record, query_id, *found, effects)
             return
@@ -521,6 +527,10 @@ class Joiner(Operator):
             effects.append(Skip((record.position,), "duplicate_feedback"))
         elif kept is EarlyFeedback.NO_ROOM:
             self.outcomes.turn_feedback_away(record, query_id, effects)
+
+    def _was_joined(self, record: Record, query_id: str) -> bool:
+        """Tell whether a query had feedback before this joiner began: what is read again has taught already."""
+        return record.timestamp_us <= self.observed_us and self.observed.find(query_id) == _WAS_JOINED
 
     def _on_feedback_afterwards(
         self, record: Record, query_id: str, how: Ending, until_us: int, effects: Effects

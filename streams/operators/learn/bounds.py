@@ -53,18 +53,27 @@ class LessonCounts:
         bound = seen.bound
         if bound is None:
             return Reach.ALL
-        if (minute := timestamp_us // MINUTE_US) > self._minute:
-            self._minute, self._counts = minute, IdTimes()
-        teacher = f"{seen.application}{_BETWEEN}{bound.teacher}"
-        if bound.most and self._count(teacher) > bound.most:
+        counts, teacher = self.at(timestamp_us), f"{seen.application}{_BETWEEN}{bound.teacher}"
+        if bound.most and _counted(counts, teacher) > bound.most:
             return Reach.NOTHING
         if not bound.most_context or seen.context is None:
             return Reach.ALL
-        if self._count(f"{teacher}{_BETWEEN}{seen.context}") <= bound.most_context:
+        if _counted(counts, f"{teacher}{_BETWEEN}{seen.context}") <= bound.most_context:
             return Reach.ALL
         return Reach.NOTHING if seen.decision.state == seen.application else Reach.OWN
 
-    def _count(self, name: str) -> int:
-        count = self._counts.find(name) + 1
-        self._counts.put(name, count, _KEEP_ALL)
-        return count
+    def at(self, timestamp_us: int) -> IdTimes:
+        """Return how many lessons there were in a minute by name: of teachers, and of contexts behind their teachers.
+
+        Args:
+            timestamp_us: of a record in it; one of an earlier minute counts in the latest.
+        """
+        if (minute := timestamp_us // MINUTE_US) > self._minute:
+            self._minute, self._counts = minute, IdTimes()
+        return self._counts
+
+
+def _counted(counts: IdTimes, name: str) -> int:
+    count = counts.find(name) + 1
+    counts.put(name, count, _KEEP_ALL)
+    return count

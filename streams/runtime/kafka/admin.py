@@ -6,10 +6,11 @@ It stands on librdkafka's client, since everything that starts programs does; ro
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AlterConfigOpType,
     ConfigEntry,
@@ -24,7 +25,7 @@ from streams.checks import Found
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from confluent_kafka.admin import AdminClient, ClusterMetadata  # type: ignore[attr-defined]  # not in its __all__
 
@@ -35,6 +36,12 @@ SERVED_S = 15.0
 TAKEN_S = 90.0
 POLL_S = 0.02
 ALL: Final[Mapping[str, int]] = MappingProxyType({})
+# A group's coordinator is another broker by now, or is about to be.
+_MOVING: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 # Topics that one request creates, or asks about: a busy machine does so many within `CREATE_S` and `ANSWER_S`.
 AT_ONCE = 100
 
@@ -103,30 +110,60 @@ def _offsets(client: AdminClient, places: Iterable[TopicPartition], spec: Offset
     return found
 
 
-def progress(client: AdminClient, group: str, counts: Mapping[str, int]) -> dict[tuple[str, int], tuple[int, int]]:
+def progress(
+    client: AdminClient, options: Mapping[str, str], group: str, counts: Mapping[str, int]
+) -> dict[tuple[str, int], tuple[int, int]]:
     """Return how far a group has come, and where the log ends, by topic and partition.
 
     Where it has committed nothing it stands at the oldest record. A partition without a leader is left out.
 
     Args:
         client: of any of the brokers.
+        options: by which librdkafka connects to them.
         group: its full name.
         counts: partitions by full name.
 
     Raises:
         BrokerUnavailableError: nobody tells.
     """
-    asked = ConsumerGroupTopicPartitions(
-        group, [TopicPartition(name, at) for name, n in counts.items() for at in range(n)]
-    )
-    (told,) = client.list_consumer_group_offsets([asked], request_timeout=ANSWER_S).values()
+    asked = [TopicPartition(name, at) for name, n in counts.items() for at in range(n)]
     try:
-        places = told.result(ANSWER_S).topic_partitions
-    except (KafkaException, TimeoutError) as error:
+        with closing(member(options, group)) as consumer:
+            told = committed(consumer, asked)
+    except KafkaException as error:
         raise BrokerUnavailableError(f"the broker does not tell how far group {group} is: {error}") from error
-    committed = {(place.topic, place.partition): place.offset for place in places}
     logs = {(name, at): (begin, end) for name, found in _logs(client, counts).items() for at, begin, end in found}
-    return {place: (max(begin, committed.get(place, -1)), end) for place, (begin, end) in logs.items()}
+    return {place: (max(begin, told.get(place, -1)), end) for place, (begin, end) in logs.items()}
+
+
+def member(options: Mapping[str, str], group: str) -> Consumer:
+    """Return a consumer of a group that never joins it: it asks how far the group is.
+
+    An admin client is no use for that. Where the group's coordinator has just moved, it ends the process by a null
+    pointer (github.com/confluentinc/librdkafka/issues/5040).
+    """
+    return Consumer({**options, "group.id": group, "enable.auto.commit": False})
+
+
+def committed(consumer: Consumer, places: Sequence[TopicPartition]) -> dict[tuple[str, int], int]:
+    """Return the offset that a consumer's group has committed, by topic and partition; below 0 = none.
+
+    Raises:
+        KafkaException: nobody tells.
+    """
+    end_s = time.monotonic() + ANSWER_S
+    while True:
+        try:
+            found = consumer.committed([*places], timeout=ANSWER_S)
+            break
+        except KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > end_s:
+                raise
+            time.sleep(POLL_S)  # meanwhile it asks who coordinates the group
+    for place in found:
+        if place.error is not None:
+            raise KafkaException(place.error)
+    return {(place.topic, place.partition): place.offset for place in found}
 
 
 def create(

@@ -20,6 +20,8 @@ VALUE_BYTES, STATE_BYTES = 8, 64
 # Before a state's bytes: this letter, then the hour since the epoch when it was taught last, in four bytes.
 STAMP = b"T"
 STAMP_BYTES = 5
+# Where states lie that were set aside, the latest first. The oldest of more than these are gone.
+ASIDE = ("aside", "aside:2", "aside:3")
 
 
 class WriteResult(NamedTuple):
@@ -92,7 +94,7 @@ class StateStore(Protocol):
     async def set_aside(self, partition: int, offset: int) -> bool:
         """Put the states of a partition where nobody reads them, if the stored offset is this one; tell whether it was.
 
-        Nothing is stored of the partition then. What was set aside before is gone.
+        Nothing is stored of the partition then. What was set aside before lies one place further (`ASIDE`).
         """
         ...
 
@@ -124,7 +126,7 @@ class StateTable:
         self.states: dict[StateKey, PolicyState] = {}
         self.offsets: dict[int, int] = {}
         self.tokens: dict[int, str] = {}
-        self.aside: dict[int, dict[StateKey, PolicyState]] = {}
+        self.aside: dict[int, list[dict[StateKey, PolicyState]]] = {}  # the latest first
 
     def find(self, keys: Iterable[StateKey]) -> StatesRead:
         """Return states and the offsets that they stand for."""
@@ -148,7 +150,8 @@ class StateTable:
         """Move the states of a partition out of the way if its offset is the expected one."""
         if self.offsets.get(partition) != offset:
             return False
-        self.aside[partition] = {key: state for key, state in self.states.items() if key.partition == partition}
+        latest = {key: state for key, state in self.states.items() if key.partition == partition}
+        self.aside[partition] = [latest, *self.aside.get(partition, ())][: len(ASIDE)]
         self.states = {key: state for key, state in self.states.items() if key.partition != partition}
         del self.offsets[partition]
         self.tokens.pop(partition, None)

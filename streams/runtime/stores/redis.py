@@ -4,7 +4,8 @@
                                   /offset    → next offset of `observations`-<p> to apply, ":", the last write's token
 
 One hash, so that states and offset are read, evicted and lost together, never the ones without the other.
-    {<prefix>:<p>}:aside    the states that were ahead of their log, whole, where that has happened
+    {<prefix>:<p>}:aside    the states that were ahead of their log, whole, where that has happened; those of the
+                            times before it are `:aside:2` and `:aside:3`
     <prefix>:features:<source>/<key>   Features (bytes), where an application has a source in Redis (`RedisFeatures`)
 
 The braces put a partition's keys into one hash slot, so that scripts run on a Redis Cluster too.
@@ -32,7 +33,7 @@ from redis.exceptions import RedisError
 from schemas.errors import DecodeError
 from schemas.records import PolicyState
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.stores.base import StatesRead, WriteResult, stamped, unstamped
+from streams.runtime.stores.base import ASIDE, StatesRead, WriteResult, stamped, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -75,11 +76,13 @@ redis.call('SET', KEYS[2], 'now field /offset of ' .. KEYS[1] .. '; start a newe
 return old .. ':'
 """
 
-# KEYS: states, where they are set aside. ARGV: expected offset.
+# KEYS: states, where they are set aside, the latest first. ARGV: expected offset.
 _SET_ASIDE = """
 local stored = redis.call('HGET', KEYS[1], '/offset') or ''
 if stored == '' or string.match(stored, '^%d*') ~= ARGV[1] then return 0 end
-redis.call('RENAME', KEYS[1], KEYS[2])
+for i = #KEYS - 1, 1, -1 do
+  if redis.call('EXISTS', KEYS[i]) == 1 then redis.call('RENAME', KEYS[i], KEYS[i + 1]) end
+end
 return 1
 """
 
@@ -155,7 +158,7 @@ class RedisStore:
 
     async def set_aside(self, partition: int, offset: int) -> bool:
         """Rename the hash if its offset is this one; see `stores.base.StateStore`."""
-        keys = [self._key(partition, "states"), self._key(partition, "aside")]
+        keys = [self._key(partition, name) for name in ("states", *ASIDE)]
         async with self._answering(0):
             return bool(await self._set_aside(keys=keys, args=[offset]))
 

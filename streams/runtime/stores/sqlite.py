@@ -3,7 +3,8 @@
     states    prefix, partition, name → when it was last taught, PolicyState (bytes)
     offsets   prefix, partition       → next offset of `observations`-<partition> to apply, the last write's token
 
-What was ahead of its log is set aside under the prefix `<prefix>/aside`.
+What was ahead of its log is set aside under the prefix `<prefix>/aside`, and that of the times before it under
+`<prefix>/aside:2` and `<prefix>/aside:3`.
 
 States and offset of a write stand in one transaction, and a read sees both of one moment. The file is in SQLite's
 write-ahead mode: who reads waits for nobody who writes. A crash of the machine may lose the last transactions, states
@@ -17,12 +18,13 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from schemas.errors import DecodeError
 from schemas.records import PolicyState
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.stores.base import STAMP_BYTES, StatesRead, WriteResult, stamped, unstamped
+from streams.runtime.stores.base import ASIDE, STAMP_BYTES, StatesRead, WriteResult, stamped, unstamped
 from streams.runtime.stores.pruning import Pruned
 from streams.topology import SPREAD, TOGETHER
 
@@ -45,7 +47,6 @@ _READ: Final = "SELECT value FROM states WHERE prefix = ? AND partition = ? AND 
 _OFFSET: Final = "SELECT next, token FROM offsets WHERE prefix = ? AND partition = ?"
 _ALL: Final = "SELECT name, substr(value, 1, ?), length(value) FROM states WHERE prefix = ? AND partition = ?"
 _FORGET: Final = "DELETE FROM states WHERE prefix = ? AND partition = ? AND name = ?"
-_ASIDE: Final = "/aside"  # behind the prefix
 _EMPTY: Final = "DELETE FROM {} WHERE prefix = ? AND partition = ?"
 _MOVE: Final = "UPDATE {} SET prefix = ? WHERE prefix = ? AND partition = ?"
 _PRUNE_S: Final = 10.0  # for which it waits for a learner that writes
@@ -153,13 +154,14 @@ class SqliteStore:
         return WriteResult(True, write.offset, token)
 
     def _put_aside(self, database: sqlite3.Connection, partition: int, offset: int) -> bool:
-        aside = self._prefix + _ASIDE
+        places = [self._prefix, *(f"{self._prefix}/{name}" for name in ASIDE)]
         with _transaction(database, "BEGIN IMMEDIATE"):
             if self._stored(database, partition)[0] != offset:
                 return False
-            for table in ("states", "offsets"):
-                database.execute(_EMPTY.format(table), (aside, partition))
-                database.execute(_MOVE.format(table), (aside, self._prefix, partition))
+            for later, earlier in pairwise(reversed(places)):
+                for table in ("states", "offsets"):
+                    database.execute(_EMPTY.format(table), (later, partition))
+                    database.execute(_MOVE.format(table), (later, earlier, partition))
         return True
 
 

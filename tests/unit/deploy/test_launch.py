@@ -101,15 +101,20 @@ class Started:
     """A supervisor that only notes what it is to run."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self.children: dict[str, Child] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Return whom it runs."""
+        return [*self.children]
 
     def add(self, child: Child) -> None:
         """Note it."""
-        self.names.append(child.name)
+        self.children[child.name] = child
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, _grace_s: float | None = None) -> Child:
         """Stop it."""
-        self.names.remove(name)
+        return self.children.pop(name)
 
     def status(self) -> tuple[ChildStatus, ...]:
         """Describe them."""
@@ -147,6 +152,21 @@ async def test_a_model_that_is_removed_loses_its_workers_and_has_them_again_when
     assert supervisor.names == ["worker.rules"]
     await system.serve(models)
     assert supervisor.names == ["worker.rules", "worker.rule", "worker.rule@2"]
+
+
+async def test_a_process_that_is_stopped_has_more_variables_for_the_life_that_they_are_given_to(tmp_path: Path) -> None:
+    """Then it is as it was planned."""
+    system = System(Settings(), Codec(), tmp_path)
+    supervisor = system._supervisor = Started()  # type: ignore[assignment]
+    await system.serve({"rule": Model("rule", "1", "function", str(tmp_path), "", "value", None, ())})
+    before = supervisor.children["worker.rule"]
+    await system.stop("worker.rule")
+    assert supervisor.names == []
+    await system.start("worker.rule", {"TZ": "UTC"})
+    assert supervisor.children["worker.rule"].env == {**before.env, "TZ": "UTC"}
+    await system.stop("worker.rule", 0.0)
+    await system.start("worker.rule")
+    assert supervisor.children["worker.rule"] == before
 
 
 def test_only_a_record_without_a_value_removes_a_model() -> None:

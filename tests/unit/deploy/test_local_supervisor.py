@@ -275,3 +275,13 @@ def test_a_child_that_is_removed_is_stopped_for_good_and_the_others_go_on() -> N
     assert [(status.name, status.pid) for status in supervisor.status()] == [("b", 2)]
     supervisor.add(Child("a", ("a",), Path("/nowhere")))
     assert [status.pid for status in supervisor.status()] == [2, 3]
+
+
+def test_a_child_that_is_removed_without_grace_is_killed_and_can_be_added_as_it_was() -> None:
+    """As `kill -9` does: it is not asked."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    child = supervisor.remove("a", 0.0)
+    assert machine.launched[0].signals == ["KILL"]
+    supervisor.add(child)
+    assert [status.restarts for status in supervisor.status()] == [0]

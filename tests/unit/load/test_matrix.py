@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -11,7 +11,7 @@ from deploy.cli.load_stage import settings_of
 from deploy.state import desired
 from load.matrix.kinds import EVERY, asked, kind_of, told, truth
 from load.matrix.mixes import MIXED, PLAIN
-from load.matrix.runner import Row
+from load.matrix.runner import Judged, Row
 from load.matrix.setting import INSTANCES, deployment
 from load.matrix.traffic import (
     CLEAN,
@@ -26,15 +26,18 @@ from load.matrix.traffic import (
     are_served,
     is_query,
 )
+from load.results.results import Result
 from load.scenarios.operation import matrix
 from schemas.records import Prediction, Status
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from load.harness.environment import Environment
     from load.matrix.mixes import Mix
 
 WAYS = ("SIGTERM", "SIGKILL", "SIGSTOP")
+MACHINE = cast("Environment", {"cores_usable": 2, "processor": "one"})
 
 
 def test_every_role_is_broken_in_three_ways_three_times() -> None:
@@ -91,7 +94,7 @@ def test_who_reads_others_topics_is_asked_and_told_in_json() -> None:
 
 def test_a_query_is_late_from_when_it_was_meant_to_be_sent() -> None:
     """What waits for a broker waits: the time counts, though it is handed to the client later."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
     traffic._start_us = time.time_ns() // 1000 - 60_000_000
     answer = Prediction("q60", "sums", None, None, Status.DEFAULT, None, -1, 0.0, (), 0, 0, 0, 0)
     traffic._answered(60, answer, 0)
@@ -117,7 +120,7 @@ def test_silence_is_no_service() -> None:
 
 def test_a_query_without_an_answer_is_not_answered_completely() -> None:
     """One answer to a hundred queries is a hundredth, whatever is garbage among them."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, 5.0, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
     traffic.first[0] = Status.COMPLETE
     asked = sum(map(is_query, range(100)))
     assert (asked, traffic.share_complete(0, 100)) == (96, 1 / 96)
@@ -129,3 +132,26 @@ def test_a_row_that_was_never_served_again_is_not_the_best_one() -> None:
     """It is said, and the figure shows at least how long was waited."""
     row = Row("selection SIGKILL", "selection", 0.5, None, 6.0, 0.1, {}, ("not served again within 90 s",))
     assert matrix._line(row.plain())[2] == "never"
+
+
+def _result(*rows: Row) -> Result:
+    """Return the result of rows that were run on one deployment."""
+    its = Judged(rows, (), {}, dict.fromkeys(("records_behind", "queries", "feedback", "unacknowledged"), 0))
+    figures = {f"short_{name}": 0.0 for name in (*matrix._COUNTED, *matrix._figures(its))}
+    return Result(matrix.NAME, figures, {"form": "full"}, {"short": its.series()})
+
+
+def test_what_a_blow_has_seen_is_on_the_page_and_what_was_not_reached_is_said() -> None:
+    """A storm whose time was over before its queries; rows of results from before say nothing."""
+    seen = {"queries": 4_000.0, "queries a second": 61.2, "started": 17.0}
+    row = Row("workers come and go", "storm", 60.0, 1.0, 2.0, 0.8, {}, (), seen)
+    shown = matrix.tables(result := _result(row))[-1]
+    assert shown.title == matrix.SEEN
+    assert ("workers come and go", "queries", "4,000") in shown.rows
+    page = " ".join(matrix.SCENARIO.written(result, MACHINE).split())
+    assert "17 starts while workers came and went: 4,000 queries, 61 a second; not the 500,000" in page
+    plain = row.plain()
+    del plain["seen"]
+    before = Result(matrix.NAME, result.figures, result.parameters, {"short": [plain | {"part": "selection"}]})
+    assert matrix.SEEN not in {table.title for table in matrix.tables(before)}
+    assert "came and went" not in matrix.SCENARIO.written(before, MACHINE)

@@ -23,7 +23,8 @@ function show(status) {
   const steps = marked(view.steps, status.time_us), rows = view.applications.filter(row => fits(row.name, ...row.models.map(model => model.name)));
   const cards = rows => rows.map(row => application({ ...row, serving: view.serving[row.name], marks: steps.filter(concerns(row)) }));
   const quiet = rows.filter(isIdle), idle = quiet.length > 1 ? quiet : [], busy = rows.filter(row => !idle.includes(row));
-  put("applications", ...cards(busy), ...(idle.length ? [folded(`${idle.length} applications that nobody has asked for five minutes: ${listed(idle.map(row => row.name), 12)}`, () => cards(idle))] : []));
+  put("applications", ...cards(busy), ...(idle.length ? [folded(`${idle.length} applications that nobody has asked for five minutes: ${listed(idle.map(row => row.name), 12)}`, () => cards(idle))] : []),
+    ...view.left_out.map(said => node("p", `No room to watch for drift: ${said}`, "dim")));
   put("promotions", ...promotions(view, steps));
   put("plans", ...(view.plans.length ? [node("h2", "Hosts by plan"), ...view.plans.map(planned)] : []));
   put("hosts", ...(view.hosts.length ? [node("h2", "Models of hosts"), ...view.hosts.map(held)] : []));

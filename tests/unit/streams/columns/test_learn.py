@@ -13,7 +13,17 @@ from hypothesis import strategies as st
 from policies import registry
 from policies.class_counts import key_of
 from schemas import topics
-from schemas.records import Decision, JoinStatus, LabelSet, Observation, Observations, PolicyState, Step
+from schemas.records import (
+    Decision,
+    JoinStatus,
+    LabelSet,
+    Observation,
+    Observations,
+    PolicyState,
+    Step,
+    TeachingBound,
+)
+from schemas.wire import write_long
 from streams.columns.join_forms import Example
 from streams.operators.contract import Batch, DeadLetter, FetchStates, Position, Record, StateKey, WriteStates
 from streams.operators.learn.kernel import Learner
@@ -53,6 +63,8 @@ APPLICATIONS = dict(
         strict=True,
     )
 ) | {"users": COMPILED[0], "users-forgotten": COMPILED[5], "users-all": COMPILED[7], "users-words": COMPILED[11]}
+APPLICATIONS |= {"bounded": COMPILED[5], "users-bounded": COMPILED[0], "users-voting": COMPILED[7]}
+BOUNDED = {"bounded": (3, 0), "users-bounded": (4, 2), "users-voting": (0, 2)}  # lessons of a teacher, of a context
 TOGETHER = ("exp4", "timely", "class_vote")  # their models are asked together
 LABELS = (*range(9), -(2**63), 2**63 - 1, "7", "é", "", None)
 WINDOW_US = 50_000_000
@@ -110,6 +122,10 @@ class Log:
         )._replace(forget_us=forget_us, span=2.0 if application in {"sin", "votes"} else None)
         if policy.startswith("class_vote") and draw.random() < 0.9:
             made = made._replace(answers=tuple([draw.choice(LABELS) for _ in MODELS]))
+        if application in BOUNDED:
+            made = made._replace(bound=TeachingBound(draw.choice(("", "web", "é" * 90)), *BOUNDED[application]))
+            if context is not None and draw.random() < 0.3:  # contexts that share a state
+                made = made._replace(decision=made.decision._replace(state=application))
         return self.changed(made) if odd else made
 
     def changed(self, made: Observation) -> Observation:
@@ -139,6 +155,7 @@ class Log:
             {"losses": (1.0,)},
             {"answers": (1, None, "x")},
             {"span": 2.0},
+            {"bound": TeachingBound("web", draw.choice((-1, 0, 1, 2**31 - 1)), draw.choice((0, 1)))},
             {"confidence": 0.75},
             {"confidence": 1.75},
             {"label_set": LabelSet((3,), False, 0.9, 0.1, 0.5, (1.0,)), "label": 3},  # its fields stand in its record
@@ -268,6 +285,23 @@ def test_common_observations_go_by_columns() -> None:
     log, (alone, columns) = Log(Random(1), 0.0), pair()
     lived(log, alone, columns, polls=150)
     assert columns.taken > 0.8 * log.ids, columns.statistics()
+
+
+def test_a_bound_that_is_no_number_of_its_schema_makes_a_dead_letter() -> None:
+    """It has 32 bits."""
+    seen, most = Log(Random(1), 0.0).observation("sin"), 2**31 - 1
+    good = CODEC.encode(seen._replace(bound=TeachingBound("web", most, 0)))
+    found = []
+    for kernel in (alone := Learner(CODEC), learn.columns_for_learner(Learner(CODEC), CODEC, unpacked)):
+        assert kernel is not None
+        kernel.on_partitions({0: 0})
+        value = good.replace(write_long(most), write_long(most + 1))
+        row = Record(topics.OBSERVATIONS, 0, 0, BEGIN_US, None, value)
+        found.append(
+            outcome(kernel.on_records([row] if kernel is alone else [Batch(*row[:2], 0, 1, batch_of([row]))], 1))
+        )
+    assert found[0]["DeadLetter"]
+    assert found[0] == found[1]
 
 
 def test_where_records_are_written_otherwise_there_are_no_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,20 @@ APPLICATIONS = (
 POLICIES = {one.name: registry.spec(registry.policy_of(one)) for one in APPLICATIONS} | {"nobody": "exp3(eta=0.1)"}
 ANSWERS = (1, 2, -7, 2**40, "one", "zwei é", 0.25, None)
 NUMBERS = (1, 2, -7, 0.25, 3.5, 2**40)
-COMMON = ("digits", "users", "given", "numbers", "squares", "all", "means", "told", "votes", "heard")
+COMMON = (
+    "digits",
+    "users",
+    "given",
+    "numbers",
+    "squares",
+    "all",
+    "means",
+    "told",
+    "votes",
+    "heard",
+    "limited",
+    "limits",
+)
 TOGETHER = frozenset({"all", "means", "told", "votes", "heard"})
 SHARES = ((0.25, 0.25, 0.5), (0.1, 0.8, 0.1))
 
@@ -139,7 +152,7 @@ class World:
         self.ids += 1
         query_id = draw.choice(("", "x" * 130, "é" * 40, "again")) if odd and draw.random() < 0.3 else f"id-{self.ids}"
         name = draw.choice([*POLICIES]) if odd else draw.choice(COMMON)
-        context = draw.choice(("ann", "bö", "c" * 70)) if name in {"users", "told"} or odd else None
+        context = draw.choice(("ann", "bö", "c" * 70)) if name in {"users", "told", "limits"} or odd else None
         usual = NUMBERS if name in {"numbers", "squares", "means", "heard"} else ANSWERS[:6]
         arm, answer = draw.randrange(3), draw.choice(ANSWERS if odd else usual)
         state = name if context is None else f"{name}/{context}"
@@ -247,11 +260,11 @@ class World:
             answer = 5 if said.answer is None or isinstance(said.answer, Tensor) else said.answer
             label = draw.choice(ANSWERS) if odd else draw.choice((answer, _other(answer, draw)))
             loss = None
-            if odd or said.application in {"given", "told", "heard"}:
+            if odd or said.application in {"given", "told", "heard", "limits"}:
                 loss = draw.choice((0.0, 0.5, 1.0, -0.0, None, 1.5) if odd else (0.0, 0.5, 1.0))
             label = None if loss is not None and not (odd and draw.random() < 0.2) else label
             its = draw.choice(("", said.application, *(("digits", "nobody") if odd else ())))
-            who = its, draw.choice(("", "web", "é" * 200))
+            who = its, draw.choice(("", "web", "é" * (200 if odd else 60)))
             places = (PlaceFeedback(draw.choice((0, 1)), "", label, loss),) if odd and draw.random() < 0.1 else ()
             feedback = Feedback(said.query_id, label, loss, self.now_us, None, *who, places)
             value: bytes | None = CODEC.encode(feedback)

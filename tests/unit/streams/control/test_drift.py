@@ -15,14 +15,14 @@ import pytest
 from schemas import topics
 from schemas.records import Decision, ModelOutput, NamedTensors, Outcome, Prediction, Query, Status, Tensor
 from streams.control.carry.sensing import ROUND, ROUND_BYTES, Sensing
-from streams.control.drift.bins import BINS, FIRST, MISSING, bins_of
+from streams.control.drift.bins import BINS, FIRST, MISSING, ColumnBins, bins_of
 from streams.control.drift.columns import MOST_OF_ARRAY, DriftColumn, of_prediction, of_query
 from streams.control.drift.evidence import dispersion, log_evidence, sure
 from streams.control.drift.kept import packed, unpacked
 from streams.control.drift.shares import KEPT_FREE, MOST_COLUMNS
-from streams.control.drift.trail import FEW_MINUTES, USUAL_AFTER, DriftTrail
+from streams.control.drift.trail import FEW_MINUTES, MOST_NAMED, USUAL_AFTER, DriftTrail
 from streams.control.drift.watch import DAY, MINUTE_US, MOST_APPLICATIONS, PER_MINUTE, Drifted, DriftWatch
-from streams.control.page.drifting import drifting
+from streams.control.page.drifting import drifting, left_out
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
 from tests.loops import CODEC
@@ -137,6 +137,59 @@ def test_what_comes_each_day_is_told_in_the_first_two_alone(level: Callable[[int
             trail.take({AMOUNT: value}, minute)
         trail.judge(minute)
     assert trail.moved
+
+
+def crept(stream: Stream) -> None:
+    """Let a column creep by four standard deviations in a week, unseen; then it stays for a day."""
+    for minute in range(0, 8 * DAY, 5):
+        value = 40.0 + min(minute / (7 * DAY), 1.0) * 40.0 + float(stream.random.normal(0.0, 10.0))
+        stream.trail.take({AMOUNT: value}, minute)
+        if minute % 60 == 0:
+            stream.trail.judge(minute)
+            assert stream.trail.onset is None
+    stream.minute = 8 * DAY
+
+
+def test_a_column_that_has_crept_into_its_outermost_bin_gets_bins_of_its_last_day() -> None:
+    """Beyond it all would be alike: what moves on from there is told."""
+    stream = Stream()
+    crept(stream)
+    bins = stream.trail.columns()[0][2]
+    assert bins is not None
+    assert bins.middle == pytest.approx(75.0, abs=10.0)
+    assert sum(int(counts[0].sum()) for counts in stream.trail.usual()) < 2 * DAY / 5  # those of before count no more
+    assert stream.go_on(60, middle=80.0) is None
+    assert stream.go_on(30, middle=120.0) is not None
+
+
+def test_bins_that_are_made_anew_take_the_evidence_of_their_column_alone() -> None:
+    """They raise no alarm, and other columns stay as they were; a number as frequent as half keeps its bin."""
+    columns = {name: ColumnBins() for name in ("creeps", "stays", "is often zero")}
+    for minute in range(0, 27 * 60, 15):
+        drawn = RANDOM.normal(0.0, 1.0, 60)
+        for value in drawn.tolist():
+            columns["creeps"].place(value + 9.0 * (minute > 0), minute)
+            columns["stays"].place(value, minute)
+            columns["is often zero"].place(max(0.0, value - 0.5), minute)
+    assert [name for name, bins in columns.items() if bins.make_anew()] == ["creeps"]
+    assert not columns["creeps"].make_anew()
+    stream = Stream()
+    stream.go_on(100)
+    before = stream.trail.usual()
+    stream.trail._tally.forget(0)
+    stream.trail.judge(100)
+    assert stream.trail.evidence[""] == 0.0
+    assert not any(counts[0].any() for counts in stream.trail.usual())
+    assert [counts[1].tolist() for counts in stream.trail.usual()] == [counts[1].tolist() for counts in before]
+
+
+def test_what_comes_while_something_is_told_makes_no_bins() -> None:
+    """It is not as usual, and may go back."""
+    stream = Stream()
+    stream.go_on(120)
+    stream.go_on(40, middle=80.0)
+    assert stream.trail.onset is not None
+    assert [len(bins.day) for bins in stream.trail._columns] == [0, 0]
 
 
 def test_evidence_goes_on_for_what_moves_after_something_has() -> None:
@@ -296,13 +349,48 @@ def test_an_application_counts_no_more_than_its_share_of_a_minute_and_no_more_co
     assert not any(name.startswith("nobody") for name in watch.applications)
     watch.prediction(prediction(application="late"), (DAY + 1) * MINUTE_US)
     assert "late" in watch.applications
-    assert trail._minutes[-1][1].sum(axis=-1).max() == PER_MINUTE - FIRST
+    assert trail._tally.minutes[-1][1].sum(axis=-1).max() == PER_MINUTE - FIRST
     assert room == MOST_APPLICATIONS
     stream = DriftTrail()
     for model in ("", "forest"):
         for name in ("c", "answer"):
             stream.take({DriftColumn(model, f"{name}{number}"): 1.0 for number in range(MOST_COLUMNS + 9)}, 0)
     assert len(stream._columns) == MOST_COLUMNS
+
+
+def test_what_there_is_no_room_for_is_named_on_the_page_and_counted() -> None:
+    """Columns by application, and applications; of many names the first ones."""
+    watch = DriftWatch()
+    row = json.dumps({f"c{number}": 1 for number in range(20)})
+    watch.prediction(prediction(), 0)
+    watch.query(Query("q", "fraud", row, features=tuple([1.0] * 16)), 0)
+    for number in range(20):
+        wide = {DriftColumn("forest", f"answer[{place}]"): 1.0 for place in range(20)}
+        watch._trails["fraud"].take(wide, number)
+    for number in range(MOST_APPLICATIONS + 2 * MOST_NAMED):
+        watch.prediction(prediction(application=f"app{number}"), 0)
+    columns = watch.left_out().columns["fraud"]
+    assert columns
+    figures = watch.statistics()
+    assert figures["drift_columns_left_out{application=fraud}"] == len(columns)
+    assert figures["drift_columns_left_out{application=app0}"] == 0.0
+    assert figures["drift_applications_left_out"] == MOST_NAMED
+    of_fraud, nobodies = left_out(watch.left_out())
+    assert of_fraud.startswith(f"of fraud {columns[0].name}")
+    assert nobodies.startswith("all of the applications app63, app64")
+    assert nobodies.endswith("or others")
+    assert left_out(DriftWatch().left_out()) == left_out(None) == []
+
+
+def test_figures_name_the_columns_that_moved_and_how_far() -> None:
+    """A share of their values, and of many columns the farthest."""
+    watch, stream = DriftWatch(), Stream()
+    watch._trails["fraud"] = stream.trail
+    stream.go_on(120)
+    stream.go_on(15, middle=80.0, often=0.6)
+    moved = {name: far for name, far in watch.statistics().items() if name.startswith("drift_moved")}
+    assert moved["drift_moved{application=fraud,model=,column=amount}"] == pytest.approx(0.78, abs=0.1)
+    assert moved["drift_moved{application=fraud,model=forest,column=answer}"] == pytest.approx(0.5, abs=0.1)
 
 
 def test_many_columns_of_answers_leave_room_for_inputs_also_after_a_start() -> None:
@@ -368,7 +456,7 @@ def test_rounds_read_no_record_twice_and_tell_what_moved_with_its_metric_and_its
             assert record.topic == topics.PREDICTIONS
         now_us = minute * MINUTE_US
         asyncio.run(sensing.tick(now_us))
-    seen = sensing.watch._trails["fraud"]._minutes
+    seen = sensing.watch._trails["fraud"]._tally.minutes
     assert sum(int(counts.sum(axis=-1).max()) for _, counts in seen) == 60 * 30 - FIRST
     figures = sensing.watch.statistics()
     assert set(figures) >= {

@@ -574,6 +574,40 @@ def test_feedback_that_is_read_before_its_complete_prediction_is_no_dead_letter(
     assert joiner.statistics()["feedback_waiting"] == 0
 
 
+@pytest.mark.parametrize("is_read_back", [False, True])
+def test_feedback_that_was_learnt_and_is_read_again_is_no_dead_letter(*, is_read_back: bool) -> None:
+    """Its prediction was complete, and is read back, where it was late by the window, or not at all any more."""
+    first, hour_us = alone(), 3_600_000_000
+    asked, feedback = prediction("q", 0, hour_us), told("q", 0, at_us=hour_us + 3 * first.settings.window_us // 2)
+    (made,) = first.on_records([asked, feedback], feedback.timestamp_us)
+    assert isinstance(made, Emit)
+    again = alone()
+    again.on_partitions({0: 1})
+    again.on_records([Record(topics.OBSERVATIONS, 0, 0, feedback.timestamp_us, made.key, made.value)], 2 * hour_us)
+    if is_read_back:
+        again.on_records([asked], feedback.timestamp_us)
+
+    assert again.on_records([feedback], 2 * hour_us) == [Skip((feedback.position,), "duplicate_feedback")]
+    assert again.statistics()["feedback_waiting"] == 0
+
+
+def test_feedback_after_a_window_that_taught_its_default_loss_is_a_dead_letter_though_it_is_read_again() -> None:
+    """Only what was joined is known by its observation."""
+    joiner, hour_us = alone(), 3_600_000_000
+    joiner.on_partitions({0: 1})
+    told_us = hour_us + 3 * joiner.settings.window_us // 2
+    loop, query_id = answered(default_loss=0.5)
+    loop.driver.run(70)
+    (seen,) = loop.driver.read(topics.OBSERVATIONS)
+    joiner.on_records([seen._replace(partition=0, offset=0, timestamp_us=told_us)], told_us)
+    assert joiner.observed.find(query_id)
+    joiner.on_records([prediction(query_id, 0, hour_us)], told_us)
+    (letter,) = joiner.on_records([told(query_id, 0, at_us=told_us)], told_us)
+
+    assert isinstance(letter, DeadLetter)
+    assert letter.cause == "late"
+
+
 def test_what_was_observed_is_known_until_predictions_are_younger() -> None:
     """Each id takes memory, which nobody needs once the first minutes are over."""
     joiner, hour_us = alone(), 3_600_000_000

@@ -109,7 +109,7 @@ def test_a_log_that_was_made_anew_is_learnt_from_its_beginning(caplog: pytest.Lo
         async with place.learning():
             await elapse(10)
             assert place.is_folded()
-            assert place.store.aside == {0: before}
+            assert place.store.aside == {0: [before]}
         assert place.reports[-1].counters["states_set_aside_total"] == 1
         assert "ahead of the log, at 3" in caplog.text
 
