@@ -28,7 +28,7 @@ from policies.draw import uniform
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from schemas.records import Application
+    from schemas.records import Application, Measurement, Observation
 
 QUERY, CONTEXT, EPISODE = ASSIGNS = ("query", "context", "episode")
 MOST_SALT: Final = 64  # characters: it stands in each prediction
@@ -70,6 +70,12 @@ def draw_id(application: Application, context: str | None, episode: str, its: st
 def unit(context: str | None, episode: str, its: str) -> str:
     """Return whose losses are one value for whoever compares: all under one draw of one context, or episode."""
     return _text(episode if its.endswith(_OF_EPISODE) else context or "", its)
+
+
+def arm_unit(seen: Observation | Measurement) -> str:
+    """Return whose draw decided which arm was asked, as `unit` does; "" = the query's own, as with `per_context`."""
+    is_of_person = seen.drawn and seen.decision.state == seen.application
+    return unit(seen.context, seen.episode, seen.drawn) if is_of_person else ""
 
 
 def is_held_out(application: Application, context: str | None) -> bool:

@@ -463,6 +463,9 @@ class KeyedFeedback(NamedTuple):
     weight: float | None = None  # as of `Feedback`
     teacher: str = ""  # as in `Feedback`
     episode: str = ""  # about all its answers by then, instead of the last one of a context; "" = not
+    places: tuple[PlaceFeedback, ...] = ()  # as of `Feedback`
+    metric: str = ""  # that is told instead of label, loss and places; "" = none
+    value: float = 0.0  # what the metric came to, in its unit
 
 
 class MetricFeedback(NamedTuple):

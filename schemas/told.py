@@ -1,4 +1,4 @@
-"""What an application tells of the places of a ranking: mappings, from Python and JSON, into `PlaceFeedback`."""
+"""What an application tells: of the places of a ranking, and of an answer whose id it does not know."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from schemas.errors import SchemaError
 from schemas.inputs import as_label
-from schemas.records import PlaceFeedback
+from schemas.records import Feedback, MetricFeedback, PlaceFeedback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from schemas.records import Value
+    from schemas.records import KeyedFeedback, Value
 
 MOST_TOLD: Final = 256  # of one answer; of more places nobody knows anything
 _KNOWN: Final = frozenset({"position", "item", "label", "loss"})
@@ -56,3 +56,11 @@ def _label(given: object) -> Value:
         return as_label(given)
     except (TypeError, ValueError) as error:
         raise SchemaError(f"places: {error}") from error
+
+
+def by_id(told: KeyedFeedback, query_id: str, sent_us: int) -> Feedback | MetricFeedback:
+    """Return what was told as feedback on a query, as if its id had been known."""
+    by = told.application, told.teacher
+    if told.metric:
+        return MetricFeedback(query_id, told.metric, told.value, sent_us, *by)
+    return Feedback(query_id, told.label, told.loss, sent_us, told.weight, *by, told.places)

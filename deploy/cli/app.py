@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import difflib
-import time
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.progress import Progress
 
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
-from deploy.cli.states import Age
+from deploy.cli.comparing import alpha_option, since_option, trace_argument
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.process.progress import shown
@@ -58,6 +57,7 @@ skysail app apply                      the models and applications of the settin
 skysail app list
 skysail app show digits
 skysail app holdout digits             what the policy saves, by the people held out of it
+skysail app holdout digits traces/week            the same, by a recorded log alone
 skysail app tree digits                the groups of `context_tree`, and what they were split on
 skysail app contexts digits            users whose weights differ most from the others'
 skysail app promote digits --policy thompson               it decides, if the feedback shows that it is better
@@ -184,21 +184,26 @@ def contexts(settings: Settings, name: str, *, as_json: bool) -> None:
 
 @app.command()
 @click.argument("name")
-@click.option("--since", type=Age(), default="7d", show_default=True, help="Observations of this time count: 12h, 7d")
-@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@trace_argument
+@since_option
+@alpha_option
 @json_option
 @with_settings
-def holdout(settings: Settings, name: str, *, since: float, alpha: float, as_json: bool) -> None:
+def holdout(
+    settings: Settings, name: str, trace: Path | None, *, since: float | None, alpha: float, as_json: bool
+) -> None:
     """Show what the policy of application NAME saves, by those who are held out of it.
 
     A person (a context) is one value, the mean of what their answers cost. The bounds hold with confidence 1 - ALPHA.
+    Read is the log of the running deployment, or a TRACE that `skysail record` has made of it.
     """
     from deploy.state.evidence import fold
+    from deploy.state.read_log import ReadLog
     from streams.promotion.holdout import HoldoutEvidence, lines
 
-    found = HoldoutEvidence(name)
+    found, log = HoldoutEvidence(name), ReadLog.of(settings, codec_for(settings), trace)
     with shown(Console(stderr=True)) as progress:
-        fold(settings, codec_for(settings), found.take, time.time_ns() // 1000 - int(since * 1e6), progress)
+        fold(log, found.take, 0 if since is None else log.end_us - int(since * 1e6), progress)
     report = found.report(alpha)
     if as_json:
         print_json({**report._asdict(), "evidence": asdict(report.evidence)})

@@ -147,9 +147,9 @@ def _row(mapped: MappedRecord) -> dict[str, str]:
 
 def _told(made: Feedback | KeyedFeedback | MetricFeedback) -> str:
     """Say what a record tells of an answer."""
-    if isinstance(made, MetricFeedback):
+    if isinstance(made, MetricFeedback) or (isinstance(made, KeyedFeedback) and made.metric):
         return f"{made.metric} {made.value:g}"
-    if isinstance(made, Feedback) and made.places:
+    if made.places:
         return f"places {', '.join([one.item or str(one.position) for one in made.places])}"
     if made.label is not None:
         return f"label {made.label}"

@@ -11,6 +11,7 @@ import click
 from deploy.cli import going_back, packing
 from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.cli.comparing import compare
 from deploy.cli.signing import key_type, keygen, sign_command, verify
 from deploy.cli.versions import print_columns, print_package, print_timings, print_versions
 from deploy.cli.watch import watch
@@ -66,6 +67,8 @@ skysail model canary forest 2 --share 0           it ends
 skysail model canary forest 3 --share 0.2         one more canary, beside the others
 skysail model shadow forest 2          run a known version as a shadow; its score: skysail tail reports
 skysail model shadow forest 2 --end
+skysail model compare forest@2         how it has fared beside the version that serves, and what guardrails say
+skysail model compare forest@2 traces/week        the same, by a recorded log alone
 skysail model promote forest@2         it takes over, if the feedback shows that it is better
 skysail model promote forest@2 --auto             from share to share by itself, and back if it is worse
 skysail model promote forest@2 --end              take `--auto` back
@@ -418,7 +421,7 @@ def _use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
         echo(f"to go back: skysail {way_back(before, now)}")
 
 
-for command in (watch, keygen, sign_command, verify):
+for command in (compare, watch, keygen, sign_command, verify):
     model.add_command(command)
 
 

@@ -229,7 +229,9 @@ def refusal(
     known = _comparisons(evidence)
     said = f"{_named(plan)} is not shown to be better than {plan.incumbent}: {known}, {more};"
     said = f"{said} {bounds(evidence)}{price}"
-    if not evidence.pairs:
+    if not evidence.pairs and evidence.waiting:
+        said = f"nothing is known yet about {_named(plan)} beside {plan.incumbent}: {_waiting(plan, evidence)}"
+    elif not evidence.pairs:
         said = f"nothing is known about {_named(plan)} beside {plan.incumbent}: no observation compares them"
         if never or lacks:
             said += f": {never or lacks}"
@@ -241,6 +243,13 @@ def refusal(
         said = f"{_named(plan)} is worse than {plan.incumbent}: {known}; {bounds(evidence)}"
     said = "; ".join((said, *([SPENT] if evidence.is_spent else []), *metric_lines(beside)))
     return f"{said}. To let it take over all the same: --yes-without-evidence"
+
+
+def _waiting(plan: Candidate, evidence: Evidence) -> str:
+    """Say that people count later, and where to look until then."""
+    said = f"what somebody costs counts an hour after their first feedback, and {evidence.waiting:,} wait for that"
+    so_far = f"skysail model compare {plan.name}@{plan.candidate}"
+    return f"{said}; how it stands so far: {so_far}" if plan.kind == VERSION else said
 
 
 def _comparisons(evidence: Evidence) -> str:

@@ -60,6 +60,11 @@ def story(evaluation: Evaluation) -> Iterator[str]:
         yield f"not judged: {', '.join(left)}"
     if evaluation.matched is not None:
         yield f"the log has the outputs for {evaluation.matched:.1%} of what it would have asked"
+    if evaluation.draws is not None:
+        yield (
+            f"those who ask have drawn: {evaluation.draws:,} draws, each of which is one value in the bounds, and one"
+            " part of errors and samples"
+        )
     if evaluation.imputed:
         shares = [f"{source} in {count / evaluation.decisions:.1%}" for source, count in evaluation.imputed.items()]
         yield f"features imputed: {', '.join(shares)} of the decisions; --known-features leaves these out"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deploy.connect.clients import answering
 from deploy.process.progress import Silent
-from deploy.state.messages import records
+from deploy.state.read_log import ReadLog
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Observations
-from streams.operators.join.kernel import JoinerSettings
 from streams.promotion.copies import Copies
 from streams.promotion.lifecycle import comparison
 from streams.promotion.measurements import ComparableMeasurements, is_since
@@ -56,9 +54,8 @@ def compared(
         UsageError: there is no topic of observations.
         Unreachable: no broker answers.
     """
-    joiner = settings.joiner
-    window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
-    found = comparison(plan, window.memory_us, application, learns_along=learns_along)
+    log = ReadLog(settings, codec)
+    found = comparison(plan, log.window.memory_us, application, learns_along=learns_along)
 
     def take(seen: Observation, timestamp_us: int) -> None:
         found.take(seen, timestamp_us)
@@ -69,13 +66,13 @@ def compared(
         if is_since(seen, timestamp_us, plan.since_us):
             found.measure(seen, timestamp_us)
 
-    fold(settings, codec, take, plan.since_us, progress or Silent(), measure=measure if plan.metrics else None)
+    fold(log, take, plan.since_us, progress or Silent(), measure=measure if plan.metrics else None)
+    found.until(log.end_us)
     return found
 
 
 def fold(
-    settings: Settings,
-    codec: Codec,
+    log: ReadLog,
     take: Callable[[Observation, int], None],
     since_us: int,
     progress: Progress,
@@ -85,8 +82,7 @@ def fold(
     """Tell each observation since a time once, with its record's timestamp.
 
     Args:
-        settings: of the deployment.
-        codec: of its records.
+        log: that is read.
         take: is told them; those of a partition in its order.
         since_us: the time.
         progress: is told how far it is.
@@ -97,29 +93,27 @@ def fold(
         UsageError: there is no topic of observations.
         Unreachable: no broker answers.
     """
-    joiner = settings.joiner
-    window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
-    copies, count = Copies(window.memory_us, settings.control.ids_mib << 20), 0
-    comparable = ComparableMeasurements(codec, copies)
+    copies, count, end_us = Copies(log.window.memory_us, log.settings.control.ids_mib << 20), 0, log.end_us
+    comparable = ComparableMeasurements(log.codec, copies)
     progress.waits("the observations")
-    with answering(settings):
-        for record, several in _observations(settings, codec, since_us, most):
-            if measure is not None:
-                for measured in comparable.take(record, has_observations=bool(several)):
-                    measure(measured, record.timestamp_us)
-            for seen in several:
-                count += 1
-                if count % _TOLD == 0:
-                    progress.waits("the observations", f"{count:,} read")
-                if not copies.has(seen.query_id, record.timestamp_us, record.partition):
-                    take(seen, record.timestamp_us)
+    for record, several in _observations(log, since_us, most):
+        if measure is not None:
+            for measured in comparable.take(record, has_observations=bool(several)):
+                measure(measured, record.timestamp_us)
+        for seen in several:
+            count += 1
+            if count % _TOLD == 0:
+                progress.waits("the observations", f"{count:,} read")
+            if not copies.has(seen.query_id, record.timestamp_us, record.partition):
+                take(seen, record.timestamp_us)
+    if measure is not None:
+        for measured in comparable.until(end_us):
+            measure(measured, end_us)
     progress.done(f"{count:,} observations read")
 
 
-def _observations(
-    settings: Settings, codec: Codec, since_us: int, most: int
-) -> Iterator[tuple[Record, Sequence[Observation]]]:
+def _observations(log: ReadLog, since_us: int, most: int) -> Iterator[tuple[Record, Sequence[Observation]]]:
     """Yield records since a time, with what was observed; measurements have none of that."""
-    for record in records(settings, topics.OBSERVATIONS, since_us, most):
+    for record in log.records(topics.OBSERVATIONS, since_us, most):
         with suppress(DecodeError):  # the learner makes a dead letter of it
-            yield record, codec.decode(Observations, record.value).items
+            yield record, log.codec.decode(Observations, record.value).items

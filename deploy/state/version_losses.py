@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from deploy.errors import UsageError
 from deploy.state.evidence import fold
+from deploy.state.read_log import ReadLog
 from streams.promotion.versions import VersionEvidence
 
 if TYPE_CHECKING:
@@ -70,6 +70,10 @@ class Fared:
             answers, total, parts = self.losses.get(version, ServedLosses())
             self.losses[version] = ServedLosses(answers + 1, total + part * loss, parts + part)
 
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time (`persons`)."""
+        self._comparison.until(now_us)
+
     def _served_at(self, time_us: int) -> str:
         """Return the version that served at a time; empty = it is not known."""
         for version, since_us, until_us in self._times:
@@ -86,7 +90,9 @@ def fared(settings: Settings, codec: Codec, serving: Model, version: str, progre
     """
     found = Fared(serving, version)
     try:
-        fold(settings, codec, found.take, time.time_ns() // 1000 - DAY_US, progress, MOST)
+        log = ReadLog(settings, codec)
+        fold(log, found.take, log.end_us - DAY_US, progress, MOST)
+        found.until(log.end_us)
     except UsageError:  # there is no topic of observations
         return Fared(serving, version)
     return found

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from policies.estimators.log import summed
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from policies.estimators.log import Floats
+    from policies.estimators.log import Floats, Numbers
 
 LEAST_EFFECTIVE = 200.0  # below it the largest weights decide: intervals of 95 % cover clearly less
 # Rows are summed into at most so many groups before they are drawn again and again: to first order the distribution of
@@ -47,6 +49,14 @@ class Contributions(NamedTuple):
             return self
         influences = None if self.influences is None else self.influences * parts
         return Contributions(self.numerators * parts, self.denominators * parts, self.weights * parts, influences)
+
+    def gathered(self, units: Numbers | None) -> Contributions:
+        """Return them with the rows of a unit as one: the estimate stays, and what is not independent is one part."""
+        if units is None:
+            return self
+        numerators, denominators, weights = [summed(each, units) for each in self[:3]]
+        influences = None if self.influences is None else summed(self.influences, units)
+        return Contributions(numerators, denominators, weights, influences)
 
 
 @dataclass(frozen=True, slots=True)

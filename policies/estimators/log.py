@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Floats: TypeAlias = "NDArray[np.float64]"
+Numbers: TypeAlias = "NDArray[np.intp]"
 
 _SUM_TOLERANCE = 1e-6  # propensities of a quadrature add up to 1 so closely
 
@@ -62,6 +63,8 @@ class Log:
         expected: (n, arms) losses that a model expects, which must not have seen the row itself; None = no model.
         parts: (n,) what each decision counts, in (0, 1]; None = all alike. Means are sums of part times loss over sums
             of parts.
+        units: (n,) whose decision each is, numbered as they first appear: those of one unit are no independent
+            evidence; None = each is by itself.
         blind: the share of the target's decisions of which nothing is known, where rows do not show it; None = they do.
 
     Raises:
@@ -74,6 +77,7 @@ class Log:
     expected: Floats | None = None
     parts: Floats | None = None
     blind: float | None = None
+    units: Numbers | None = None
 
     def __post_init__(self) -> None:
         """Check shapes and ranges."""
@@ -139,6 +143,16 @@ class Log:
         if self.blind is not None:
             return self.blind
         return float(self.target[self.logged <= 0.0].sum()) / len(self.target)
+
+
+def summed(values: Floats, units: Numbers | None) -> Floats:
+    """Sum values (n,) by unit (n,), numbered from 0; None = each is its own."""
+    return values if units is None else np.bincount(units, weights=values).astype(np.float64, copy=False)
+
+
+def averaged(values: Floats, units: Numbers | None) -> Floats:
+    """Return the mean of the values (n,) of each unit, likewise."""
+    return values if units is None else summed(values, units) / np.bincount(units)
 
 
 def effective(weights: Floats) -> float:

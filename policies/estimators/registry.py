@@ -10,7 +10,7 @@ from policies.estimators.doubly_robust import dm, dr, dr_os, switch
 from policies.estimators.errors import EstimateError, TooFewError
 from policies.estimators.estimate import LEAST_EFFECTIVE, Contributions, Estimate, ratio, resampled
 from policies.estimators.importance import clipped, full_information, ipw, replay, snipw
-from policies.estimators.log import effective
+from policies.estimators.log import effective, summed
 from policies.estimators.tuning import tuned
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def estimate(
     """Return by estimator what the log's target policy would have cost, or why that cannot be said.
 
     Intervals of estimators that are as wrong as their model of the losses reach as far as that of `dr`: they hold
-    wherever that one does.
+    wherever that one does. Where rows belong to units, errors, intervals and samples are those of units.
 
     Args:
         log: decisions with the target's propensities.
@@ -82,7 +82,7 @@ def estimate(
         try:
             rows, note = ESTIMATORS[name](log)
             rows = rows.counted(log.parts)
-            if (samples := effective(rows.weights)) < least:
+            if (samples := effective(summed(rows.weights, log.units))) < least:
                 raise TooFewError(samples, least)
         except EstimateError as refusal:
             found[name] = refusal
@@ -91,9 +91,9 @@ def estimate(
     intervals = _intervals(log, {name: rows for name, (rows, _) in made.items()}, alpha, seed)
     for name, (rows, note) in made.items():
         low, high = intervals[name]
-        value, error = ratio(rows)
+        value, error = ratio(rows.gathered(log.units))
         weights = rows.weights
-        used = effective(weights), float(weights.max()), log.unsupported, len(weights)
+        used = effective(summed(weights, log.units)), float(weights.max()), log.unsupported, len(weights)
         found[name] = Estimate(name, value, error, low, high, *used, note)
     return {name: found[name] for name in names}
 
@@ -104,7 +104,7 @@ def _intervals(log: Log, made: Mapping[str, Contributions], alpha: float, seed: 
         return {}
     is_doubtful = not _AS_WRONG_AS_THE_MODEL.isdisjoint(made)
     rows = {**made, "dr": made["dr"] if "dr" in made else dr(log).counted(log.parts)} if is_doubtful else made
-    found = dict(zip(rows, resampled([*rows.values()], alpha, seed), strict=True))
+    found = dict(zip(rows, resampled([each.gathered(log.units) for each in rows.values()], alpha, seed), strict=True))
     for name in _AS_WRONG_AS_THE_MODEL & made.keys():
         low, high = zip(found[name], found["dr"], strict=True)
         found[name] = min(low), max(high)

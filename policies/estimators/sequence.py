@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from policies.estimators.errors import EstimateError
+from policies.estimators.log import averaged
 
 if TYPE_CHECKING:
-    from policies.estimators.log import Floats
+    from policies.estimators.log import Floats, Numbers
 
 # From 0.9 down to 0.0002 by factors of the square root of 2, for 10 to 10,000,000 values. Which one is best depends on
 # how much variance there will be. Steep ones, best for little, weigh somewhat more: one waits for little more often.
@@ -164,15 +165,27 @@ class ConfidenceSequence:
         self.above = _plus(self.above, -value, count, -high, -low, -high if most is None else -most)
         self.count = count + 1
 
-    def extend(self, values: Floats) -> None:
+    def extend(self, values: Floats, units: Numbers | None = None) -> None:
         """Take many values (n,) within the range of the mean, in order; the same as `add` for each.
+
+        Args:
+            values: (n,)
+            units: (n,) whose value each is, numbered from 0: the mean of a unit is one value; None = each is its own.
 
         Raises:
             EstimateError: one lies outside of it.
         """
+        values = averaged(values, units)
         self._extend(values, values, self._low, self._high)
 
-    def weigh(self, weights: Floats, rewards: Floats, mean_weight: float = 1.0, most_negative: float = 0.0) -> None:
+    def weigh(
+        self,
+        weights: Floats,
+        rewards: Floats,
+        mean_weight: float = 1.0,
+        most_negative: float = 0.0,
+        units: Numbers | None = None,
+    ) -> None:
         """Take many rewards, in order: the mean of weight times reward is bounded, however large weights are.
 
         The upper bound is that of weight * (reward - 1) + mean_weight, which has the same mean.
@@ -183,6 +196,7 @@ class ConfidenceSequence:
             mean_weight: what weights average to: 1 for one policy, 0 for the difference of two policies' weights.
             most_negative: how far a weight may fall below 0: 0 for one policy, for a difference the largest weight of
                 the policy that is subtracted (1 where it is the one that served).
+            units: as of `extend`.
 
         Raises:
             EstimateError: a reward is not in [0, 1], or a weight below -most_negative.
@@ -192,9 +206,10 @@ class ConfidenceSequence:
         if len(weights) and not weights.min() >= -most_negative - _ROUNDING:
             raise EstimateError(f"weight {weights.min()} is below -{most_negative:g}; raise most_negative")
         values = weights * rewards
-        self._extend(values, values - weights + mean_weight, -most_negative, mean_weight + most_negative)
+        upper = averaged(values - weights + mean_weight, units)
+        self._extend(averaged(values, units), upper, -most_negative, mean_weight + most_negative)
 
-    def pair(self, weights: Floats, rewards: Floats, others: Floats) -> None:
+    def pair(self, weights: Floats, rewards: Floats, others: Floats, units: Numbers | None = None) -> None:
         """Take differences in order, weight times reward less another reward: bounded however large weights are.
 
         The upper bound is that of weight * (reward - 1) + 1 - other. Its mean is the same where weights average to 1.
@@ -203,12 +218,13 @@ class ConfidenceSequence:
             weights: (n,) 0 at least.
             rewards: (n,) in [0, 1].
             others: (n,) in [0, 1].
+            units: as of `extend`.
 
         Raises:
             EstimateError: a reward is not in [0, 1], or a weight below 0.
         """
         values = weights * rewards - others
-        self._extend(values, values - weights + 1.0, -1.0, 1.0)
+        self._extend(averaged(values, units), averaged(values - weights + 1.0, units), -1.0, 1.0)
 
     def _extend(self, values: Floats, others: Floats, least: float, most: float) -> None:
         if not len(values):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies.assignment import arm_unit
 from policies.estimators.log import Log
 from policies.estimators.reward_model import expected
 from streams.evaluation.errors import EvaluationError
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.estimators.log import Floats
-    from schemas.records import Observation
+    from policies.estimators.log import Floats, Numbers
+    from schemas.records import Measurement, Observation
     from streams.evaluation.candidate import JudgedPolicy
     from streams.evaluation.history import KnownApplication
 
@@ -28,7 +29,7 @@ LEAST_MATCHED = 0.05  # share of what a policy would do: below it the few decisi
 
 def as_log(
     candidate: JudgedPolicy | Several, known: Sequence[Observation], history: KnownApplication, parts: Floats,
-    units: Floats, least: float,
+    factors: Floats, least: float,
 ) -> Log:  # fmt: skip
     """Return what a candidate would have done beside what was done.
 
@@ -37,19 +38,19 @@ def as_log(
         known: decisions in the order of time.
         history: of the application.
         parts: what each decision counts.
-        units: what its losses are multiplied with to be in one unit.
+        factors: what its losses are multiplied with to be in one unit.
         least: effective samples that are wanted; 0 = however few decisions match.
 
     Raises:
         EvaluationError: the log has not what it takes.
     """
     counted = None if (parts == 1.0).all() else parts
-    judged = [scaled(seen, unit) for seen, unit in zip(known, units.tolist(), strict=True)]
+    judged = [scaled(seen, unit) for seen, unit in zip(known, factors.tolist(), strict=True)]
     if not isinstance(candidate, Several):
         arms = _arms(judged)
         return _of_arms(judged, candidate.propensities(judged, history.observations, arms), arms, counted)
     logged, target, losses, never = candidate.ends(known, history)
-    losses = losses * units[:, None]
+    losses = losses * factors[:, None]
     matched = float(target[~np.isnan(losses)].sum()) / len(known)
     if matched < LEAST_MATCHED and least > 0.0:
         raise EvaluationError(
@@ -57,7 +58,7 @@ def as_log(
             f" {LEAST_MATCHED:.0%} are needed: let a policy serve that asks these models together, such as exp4 or a"
             " cascade, or say --force"
         )
-    return Log(logged, target, losses, _alike(judged, target, losses, counted), counted, never)
+    return Log(logged, target, losses, _alike(judged, target, losses, counted), counted, never, draws(known))
 
 
 def _alike(judged: Sequence[Observation], target: Floats, losses: Floats, parts: Floats | None) -> Floats:
@@ -91,7 +92,7 @@ def _of_arms(judged: Sequence[Observation], target: Floats, arms: Sequence[str],
         for arm in decision.chosen:
             losses[row, at[arm]] = known[arm]
     modelled = expected(losses, _contexts(judged), _features(judged), parts)
-    return Log(logged, target, losses, modelled, parts, _blind(judged, logged, target))
+    return Log(logged, target, losses, modelled, parts, _blind(judged, logged, target), draws(judged))
 
 
 def _blind(judged: Sequence[Observation], logged: Floats, target: Floats) -> float | None:
@@ -108,6 +109,15 @@ def _blind(judged: Sequence[Observation], logged: Floats, target: Floats) -> flo
         if share and not may_go_on(seen):
             counted += share / min([seen.decision.propensities[arm] for arm in seen.decision.chosen])
     return min(1.0, counted / len(judged))
+
+
+def draws(known: Sequence[Observation | Measurement]) -> Numbers | None:
+    """Return the number of each decision's draw, as they first appear; None where each query has drawn for itself."""
+    names = [arm_unit(seen) for seen in known]
+    if not any(names):
+        return None
+    numbers: dict[str | int, int] = {}
+    return np.array([numbers.setdefault(name or row, len(numbers)) for row, name in enumerate(names)])
 
 
 def _contexts(judged: Sequence[Observation]) -> NDArray[np.intp] | None:

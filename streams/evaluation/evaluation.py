@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.estimators.delays import Delays, delays
 from policies.estimators.estimate import LEAST_EFFECTIVE, Estimate
-from policies.estimators.log import Log, effective
+from policies.estimators.log import Log, averaged, effective, summed
 from policies.estimators.registry import estimate
 from policies.estimators.sequence import ConfidenceSequence, missing
 from schemas.records import JoinStatus
@@ -82,6 +82,8 @@ class Evaluation:
         recommendation: in one sentence.
         worth: what a loss of 1 costs in the unit; None = it is not known of all decisions.
         unit: of costs; empty = none was said.
+        draws: of those who ask, where these draw: each is one value of the bounds, the mean of what its decisions cost,
+            and one part of errors and samples; None = queries draw for themselves.
         matched: of a policy that asks several, the share of what it would do for which the log has the outputs.
     """
 
@@ -107,6 +109,7 @@ class Evaluation:
     unit: str = ""
     imputed: Mapping[str, int] = field(default_factory=dict)
     matched: float | None = None
+    draws: int | None = None
 
 
 def evaluate(
@@ -146,11 +149,10 @@ def evaluate(
     log = as_log(candidate, known, history, parts, np.array(units), least)
     served = _served(judged, log) * parts
     paid, charged = ConfidenceSequence(low=0.0), ConfidenceSequence(low=0.0)
-    paid.extend(served)
-    charged.weigh(log.weights, _averages(log))
-    counted: Floats = np.cumsum(parts)
-    course, paired = _course(judged, log, served, counted, alpha)
-    part = float(counted[-1]) / len(judged)
+    paid.extend(served, log.units)
+    charged.weigh(log.weights, _averages(log), units=log.units)
+    course, paired = _course(judged, log, served, parts, alpha)
+    part = float(averaged(parts, log.units).mean())
     return Evaluation(
         application=history.application,
         policy=candidate.name,
@@ -169,7 +171,7 @@ def evaluate(
         estimates=(found := estimate(log, alpha=alpha, seed=seed, least=least)),
         candidate=_interval(charged, alpha, part),
         difference=course[-1].difference,
-        effective=(samples := effective(log.weights * parts)),
+        effective=(samples := effective(summed(log.weights * parts, log.units))),
         matched=float(log.target[log.known].sum()) / len(judged) if asks_several(candidate) else None,
         unsupported=log.unsupported,
         course=course,
@@ -180,6 +182,7 @@ def evaluate(
         or _recommend(candidate.name, paired, alpha, part) + _in_unit(paired.mean / part, worth, history.unit),
         worth=worth,
         unit=history.unit,
+        draws=None if log.units is None else int(log.units.max()) + 1,
         imputed=dict(Counter(source for seen in judged for source in seen.imputed).most_common()),
     )
 
@@ -234,31 +237,35 @@ def _averages(log: Log) -> Floats:
 
 
 def _course(
-    judged: Sequence[Observation], log: Log, served: Floats, counted: Floats, alpha: float
+    judged: Sequence[Observation], log: Log, served: Floats, parts: Floats, alpha: float
 ) -> tuple[tuple[EvaluationMoment, ...], ConfidenceSequence]:
     """Return how the paired difference stood at equal steps, and all of it.
 
     Where one model was asked, what was served and what the candidate is charged with are the same loss under two
-    weights. Where several were asked, what was served is a loss of its own. `counted` is what the decisions up to each
-    one count together; means are over that.
+    weights. Where several were asked, what was served is a loss of its own. Steps are of units, each with all of its
+    decisions, as they first appear. Means are over what they count (`parts`).
     """
-    singly = bool((log.known.sum(axis=1) == 1).all())
-    sequence = ConfidenceSequence()
-    averages = _averages(log)
+    units = np.arange(len(judged)) if log.units is None else log.units
+    order, singly = np.argsort(units, kind="stable"), bool((log.known.sum(axis=1) == 1).all())
+    begins = np.searchsorted(units[order], np.arange(units.max() + 2))
+    sequence, averages = ConfidenceSequence(), _averages(log)
     own = log.seen.losses * (1.0 if log.parts is None else log.parts) if singly else averages
-    charged = np.cumsum(log.weights * averages)
-    paid = np.cumsum(own if singly else served)
-    course, ends = [], np.unique(np.linspace(0, len(served), _POINTS + 1).astype(int))
+    counted, charged, paid = [
+        np.cumsum(averaged(each, log.units)) for each in (parts, log.weights * averages, own if singly else served)
+    ]
+    course, ends = [], np.unique(np.linspace(0, len(counted), _POINTS + 1).astype(int))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-        part = slice(start, end)
+        rows = order[begins[start] : begins[end]]
+        its = None if log.units is None else units[rows] - start
         if singly:
-            sequence.weigh(log.weights[part] - 1.0, own[part], mean_weight=0.0, most_negative=1.0)
+            sequence.weigh(log.weights[rows] - 1.0, own[rows], mean_weight=0.0, most_negative=1.0, units=its)
         else:
-            sequence.pair(log.weights[part], averages[part], served[part])
+            sequence.pair(log.weights[rows], averages[rows], served[rows], its)
         count = float(counted[end - 1])
         means = float(paid[end - 1]) / count, float(charged[end - 1]) / count
         interval = _interval(sequence, alpha, count / end)
-        course.append(EvaluationMoment(judged[end - 1].predicted_us, end, *means, interval))
+        known = judged[order[begins[end - 1]]].predicted_us, int(begins[end])
+        course.append(EvaluationMoment(*known, *means, interval))
     return tuple(course), sequence
 
 

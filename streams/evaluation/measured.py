@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from policies.estimators.log import averaged
 from policies.estimators.sequence import ConfidenceSequence
 from policies.metrics import width
 from schemas.records import JoinStatus, Observation
+from streams.evaluation.arrays import draws
 from streams.evaluation.evaluation import MOST_UNKNOWN
 from streams.evaluation.items import are_of_items
 from streams.evaluation.several import Several
@@ -105,7 +107,7 @@ def metrics_of(
     rows = {seen.query_id: row for row, seen in enumerate(decisions)}
     logged = np.array([_logged(seen, arms) for seen in decisions])
     chosen = [arms.index(seen.decision.arms[seen.decision.chosen[0]]) for seen in decisions]
-    asked = _AskedShares(rows, target, logged, np.array(chosen))
+    asked = _AskedShares(rows, target, logged, np.array(chosen), decisions)
     found = [_judged(metric, known, asked, alpha) for metric in history.metrics]
     return tuple([one for one in found if one is not None])
 
@@ -114,7 +116,9 @@ def _decision(seen: Measurement) -> Observation:
     """Return a decision as an observation of which no loss is known."""
     unknown = (None,) * len(seen.decision.arms)
     who = seen.query_id, seen.application, seen.context
-    return Observation(*who, seen.decision, unknown, None, None, JoinStatus.JOINED, seen.predicted_us, seen.measured_us)
+    when = seen.predicted_us, seen.measured_us
+    its = Observation(*who, seen.decision, unknown, None, None, JoinStatus.JOINED, *when)
+    return its._replace(drawn=seen.drawn, episode=seen.episode)
 
 
 def _time(seen: Observation) -> int:
@@ -140,6 +144,7 @@ class _AskedShares(NamedTuple):
     target: Floats
     logged: Floats
     chosen: NDArray[np.int64]
+    decisions: Sequence[Observation]
 
     def weights(self, order: Sequence[int]) -> Floats:
         """Return how much more likely the candidate would have asked what was asked."""
@@ -164,12 +169,13 @@ def _judged(metric: Metric, known: Sequence[Measurement], asked: _AskedShares, a
     order = sorted(losses)
     own, paid = asked.weights(order), np.array([losses[row] for row in order])
     charged, difference = ConfidenceSequence(low=0.0), ConfidenceSequence()
-    charged.weigh(own, paid)
-    difference.weigh(own - 1.0, paid, mean_weight=0.0, most_negative=1.0)
+    units = draws([asked.decisions[row] for row in order])
+    charged.weigh(own, paid, units=units)
+    difference.weigh(own - 1.0, paid, mean_weight=0.0, most_negative=1.0, units=units)
     scale, sign = width(metric), -1.0 if metric.is_higher_better else 1.0
     low, high = sorted([sign * scale * end for end in difference.bounds(alpha)])
     base = metric.most if metric.is_higher_better else metric.least
-    served, would = [base + sign * scale * mean for mean in (float(paid.mean()), charged.mean)]
+    served, would = [base + sign * scale * mean for mean in (float(averaged(paid, units).mean()), charged.mean)]
     how = metric.unit, metric.guardrail, metric.is_higher_better
     unsupported = asked.unsupported(order)
     about = metric.name, len(order), served, unsupported

@@ -14,7 +14,7 @@ from schemas import topics
 from schemas.errors import SchemaError
 from schemas.inputs import as_features, as_input, as_label, named_tensors, row_text
 from schemas.records import Feedback, KeyedFeedback, MetricFeedback, Query, Tensor
-from schemas.told import as_places
+from schemas.told import as_places, by_id
 from streams.mapping.errors import MappingError
 from streams.mapping.fields import FieldSource, time_us
 from streams.mapping.spec import NO_SOURCE
@@ -81,44 +81,45 @@ def feedback_of(row: Row, application: str, told: IncomingFeedback, record: Reco
     """
     query_id = "" if told.id is None else _text("id", told.id.of(row))
     key = query_id if told.key is None else _text("key", told.key.of(row))
-    if told.metric or told.places is not None:
-        said = _by_id(row, query_id, application, told, record)
-        return None if said is None else Made(key.encode(errors="surrogatepass"), said)
+    what = _told(row, told)
+    if what is None and not told.replaces:
+        return None
+    weight, sent_us, teacher = (
+        _weight(row, told),
+        _sent_us(row, told, record),
+        record.topic.removeprefix(topics.OUTSIDE),
+    )
+    who = "", application, query_id if told.replaces else key, told.within_us
+    made = KeyedFeedback(
+        *who, sent_us=sent_us, revises=told.replaces, weight=weight, teacher=teacher, **({} if what is None else what)
+    )
+    is_by_id = not (told.replaces or told.within_us)
+    return Made(key.encode(errors="surrogatepass"), by_id(made, query_id, sent_us) if is_by_id else made)
+
+
+def _told(row: Row, told: IncomingFeedback) -> Mapping[str, Any] | None:
+    """Return what a row tells, by fields of feedback: a label, a loss, places, or a metric; None: nothing yet."""
+    if told.metric:
+        came_to = None if told.value is None else told.value.of(row)
+        return None if came_to is None else {"metric": told.metric, "value": _finite("value", came_to)}
+    if told.places is not None:
+        found = told.places.of(row)
+        if not isinstance(found, list) and found is not None:
+            raise MappingError("places", f"are a list, not {found!r:.80}")
+        return {"places": as_places(found)} if found else None
     label = None if told.label is None else told.label.of(row)
     loss = None if told.loss is None else told.loss.of(row)
-    if label is None and loss is None and not told.replaces:
+    if label is None and loss is None:
         return None
     if loss is not None and not 0.0 <= (loss := _number("loss", loss)) <= 1.0:
         raise MappingError("loss", f"is {loss:g}: a loss lies between 0 and 1")
-    weight, value = _weight(row, told), None if label is None else _label(label)
-    sent_us, teacher = _sent_us(row, told, record), record.topic.removeprefix(topics.OUTSIDE)
-    made: Feedback | KeyedFeedback = Feedback(query_id, value, loss, sent_us, weight, application, teacher)
-    if told.replaces:
-        made = KeyedFeedback(
-            "", application, query_id, 0, value, loss, sent_us, revises=True, weight=weight, teacher=teacher
-        )
-    elif told.within_us:
-        made = KeyedFeedback("", application, key, told.within_us, value, loss, sent_us, weight=weight, teacher=teacher)
-    return Made(key.encode(errors="surrogatepass"), made)
+    return {"label": None if label is None else _label(label), "loss": loss}
 
 
-def _by_id(
-    row: Row, query_id: str, application: str, told: IncomingFeedback, record: Record
-) -> Feedback | MetricFeedback | None:
-    """Return what a row tells of the places of an answer, or what a metric came to; None: nothing yet."""
-    given = told.value if told.places is None else told.places
-    found = None if given is None else given.of(row)
-    if found is None or found == []:
-        return None
-    sent_us, teacher = _sent_us(row, told, record), record.topic.removeprefix(topics.OUTSIDE)
-    if told.places is None:
-        if not isfinite(value := _number("value", found)):
-            raise MappingError("value", f"is {value:g}: a metric's value is a finite number")
-        return MetricFeedback(query_id, told.metric, value, sent_us, application, teacher)
-    if not isinstance(found, list):
-        raise MappingError("places", f"are a list, not {found!r:.80}")
-    places = as_places(found)
-    return Feedback(query_id, None, None, sent_us, _weight(row, told), application, teacher, places)
+def _finite(name: str, value: Any) -> float:
+    if not isfinite(found := _number(name, value)):
+        raise MappingError(name, f"is {found:g}: a metric's value is a finite number")
+    return found
 
 
 def _weight(row: Row, told: IncomingFeedback) -> float | None:

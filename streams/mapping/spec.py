@@ -275,7 +275,7 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
         raise MappingError(name, "either id names the query, or key and within: the last answer of that key")
     if is_keyed and given.get("key") is None:
         raise MappingError(f"{name}.key", "is needed for within: whose last answer is meant")
-    _check_told(name, given, is_keyed=is_keyed)
+    _check_told(name, given)
     found = _sources(name, given, ("id", "key", "label", "places", "sent"))
     for key in ("loss", "value", "weight"):
         number = given.get(key)
@@ -293,7 +293,7 @@ def _feedback(name: str, given: Mapping[str, Any]) -> IncomingFeedback:
     )
 
 
-def _check_told(name: str, given: Mapping[str, Any], *, is_keyed: bool) -> None:
+def _check_told(name: str, given: Mapping[str, Any]) -> None:
     """Check that one thing is told, and of whom it can be."""
     told = [key for key in TOLD if given.get(key) is not None]
     if len(told) != 1:
@@ -302,7 +302,7 @@ def _check_told(name: str, given: Mapping[str, Any], *, is_keyed: bool) -> None:
         )
     if (given.get("value") is not None) is not (told == ["metric"]):
         raise MappingError(f"{name}.value", "is what a metric came to: metric and value go together")
-    if told[0] in ("places", "metric") and (is_keyed or given.get("replaces")):
-        raise MappingError(f"{name}.{told[0]}", "is told by an answer's id, and once: without within and replaces")
+    if told == ["metric"] and given.get("replaces"):
+        raise MappingError(f"{name}.metric", "counts as it is first told: without replaces")
     if told == ["metric"] and given.get("weight") is not None:
         raise MappingError(f"{name}.weight", "is for what is learnt; nobody learns from a metric")

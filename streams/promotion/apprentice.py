@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policies import registry
+from policies.assignment import arm_unit
 from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from streams.operators.cold_start import lesson, started
@@ -55,16 +56,21 @@ class _PeopleDifference:
     def is_counted(self, seen: Observation | Measurement, now_us: int) -> bool:
         """Find the unit of the next query; tell whether it is open still, or there is none."""
         self.unit = None
-        if not _is_drawn_by_person(seen):
+        if not arm_unit(seen):
             return True
-        for closed in self._units.close(now_us):
-            self.difference.add_unit(closed)
+        self.until(now_us)
         self.unit = self._units.of(seen, now_us)
         return self.unit is not None
 
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time."""
+        for closed in self._units.close(now_us):
+            self.difference.add_unit(closed)
+
     def evidence(self, alpha: float) -> Evidence:
         """Return what is known, and whether all who have asked are counted."""
-        return replace(self.difference.evidence(alpha), is_spent=self._units.is_spent)
+        units = self._units
+        return replace(self.difference.evidence(alpha), is_spent=units.is_spent, waiting=units.waiting)
 
 
 class ApprenticeEvidence:
@@ -150,6 +156,11 @@ class ApprenticeEvidence:
             else:
                 own.difference.leave_out()
 
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time, by the loss and by each metric: nobody may ask any more."""
+        for own in (self._by_loss, *self._metrics.values()):
+            own.until(now_us)
+
     def _learns_from(self, decision: Decision) -> bool:
         """Tell whether a decision is one of those along which the apprentice learns."""
         return not is_held_out(decision.state) and (not self._learns_along or decision.apprentice == self._spec)
@@ -211,11 +222,6 @@ class ApprenticeEvidence:
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""
         return [one.difference.evidence(alpha) for one in self._metrics.values()]
-
-
-def _is_drawn_by_person(seen: Observation | Measurement) -> bool:
-    """Tell whether who asks has drawn the arm: for a state of a context's own the query does, not so the version."""
-    return bool(seen.drawn) and seen.decision.state == seen.application
 
 
 def _depends_on_answers(seen: Observation) -> bool:

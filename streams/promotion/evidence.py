@@ -34,6 +34,7 @@ class Evidence:
         answers: that the candidate gave, or owed, of those compared; none as a shadow or an apprentice.
         left_out: queries of which nothing can be told, beside the comparisons.
         is_spent: whether all who ask have been counted, see `persons`: it grows no more until they are drawn anew.
+        waiting: draws of people whose hour has not ended: they count when it has.
     """
 
     pairs: int = 0
@@ -48,6 +49,7 @@ class Evidence:
     answers: float = 0.0
     left_out: int = 0
     is_spent: bool = False
+    waiting: int = 0
 
     @property
     def least_cost(self) -> float:
@@ -129,6 +131,10 @@ class Comparison(Protocol):
             seen: the observation.
             timestamp_us: its record's.
         """
+        ...
+
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time (`persons`): behind the last record nothing else closes them."""
         ...
 
     def evidence(self, alpha: float) -> Evidence:

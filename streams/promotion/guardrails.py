@@ -65,6 +65,20 @@ def guardrails(plan: Candidate, comparison: Comparison) -> Guardrails:
     return Guardrails(tuple(metrics), broken, comparison.evidence(share_of(plan)).upper)
 
 
+def verdicts(plan: Candidate, comparison: Comparison) -> list[str]:
+    """Say of each metric what its guardrail says, each as surely as that decides; empty = it has none."""
+    known = zip(plan.metrics, comparison.measured(plan.alpha), comparison.measured(share_of(plan)), strict=True)
+    return [_verdict(_in_unit(watched, at_alpha), _in_unit(watched, surely)) for watched, at_alpha, surely in known]
+
+
+def _verdict(found: MetricEvidence, surely: MetricEvidence) -> str:
+    if found.guardrail is None:
+        return ""
+    if _is_broken(surely):
+        return "its guardrail is broken"
+    return "its guardrail holds" if found.lower > -found.guardrail else "its guardrail is not shown to hold"
+
+
 def _is_broken(found: MetricEvidence) -> bool:
     return found.guardrail is not None and found.upper < -found.guardrail
 

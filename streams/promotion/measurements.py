@@ -82,6 +82,10 @@ class ComparableMeasurements:
                     found.append(fresh)
         return found
 
+    def until(self, now_us: int) -> list[Measurement]:
+        """Return what may be compared as of a time behind the last record."""
+        return [seen for waiting in self._waiting.values() for seen in waiting.ended(now_us)]
+
     def _read(self, record: Record) -> Iterable[Measurement]:
         try:
             return self._codec.decode(Measurements, record.value).items

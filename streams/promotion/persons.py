@@ -53,6 +53,11 @@ class Units(Generic[U]):
         self._newest_us = self._again_us = 0
 
     @property
+    def waiting(self) -> int:
+        """How many are not closed yet."""
+        return len(self._open)
+
+    @property
     def is_spent(self) -> bool:
         """Whether all who asked within the last hour of the log had been counted: as long as their draws stand."""
         return self._again_us - self._newest_us > UNIT_US

@@ -209,6 +209,14 @@ class VersionEvidence:
                 versions = drawn(seen, self._model, self._names)
                 own._put(seen, dict.fromkeys(versions, value.loss), 1.0, timestamp_us)  # noqa: SLF001  # of its own class
 
+    def until(self, now_us: int) -> None:
+        """Count whose hour has ended by a time, by the loss and by each metric: nobody may ask any more."""
+        for name, units in self._units.items():
+            for closed in units.close(now_us):
+                closed.put(self._runs[name])
+        for own in self._metrics.values():
+            own.until(now_us)
+
     def _compare(self, application: str, losses: Mapping[str, float], part: float) -> None:
         """Take the losses of one query, by version, times its part of a full lesson."""
         candidate, incumbent = self._names
@@ -239,7 +247,8 @@ class VersionEvidence:
         for name in sorted(self._runs):
             totals = totals.plus(self._runs[name].totals)
         is_spent = bool(self._units) and all(units.is_spent for units in self._units.values())
-        return replace(totals.evidence(alpha), is_spent=is_spent)
+        waiting = sum(units.waiting for units in self._units.values())
+        return replace(totals.evidence(alpha), is_spent=is_spent, waiting=waiting)
 
     def measured(self, alpha: float) -> list[Evidence]:
         """Return what is known by each metric, in their order."""

@@ -21,7 +21,7 @@ from load.scenarios.learning.ab_week import APPLICATION, CANDIDATE, INCUMBENT, M
 from policies import draw
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Decision, JoinStatus, Observation, Observations, VersionLoss
+from schemas.records import Decision, JoinStatus, Observation, Observations, Prediction, VersionLoss
 from streams.promotion.holdout import HoldoutEvidence
 from streams.promotion.versions import VersionEvidence
 from streams.topology import is_held_out
@@ -79,11 +79,14 @@ def read(log: Sequence[Record]) -> dict[str, float]:
         for seen in codec.decode(Observations, record.value).items:
             versions.take(seen, record.timestamp_us)
             holdout.take(seen, record.timestamp_us)
-            people.add(seen.context or "")
-            if is_held_out(seen.decision.state):
-                held_out += 1
-                wrong += any(each.version == CANDIDATE for each in seen.versions)
-            met[seen.context, seen.drawn] |= {each.version for each in seen.versions}
+    for made in (codec.decode(Prediction, each.value) for each in log if each.topic == topics.PREDICTIONS):
+        people.add(made.context or "")
+        its = {output.version for output in made.outputs}
+        if made.decision is not None and is_held_out(made.decision.state):
+            held_out += 1
+            wrong += CANDIDATE in its
+        else:
+            met[made.context, made.drawn] |= its
     found, whole = versions.evidence(ALPHA), holdout.report(ALPHA)
     saved = whole.evidence
     truths = ((found.lower, BETTER, found.upper), (saved.lower, BETTER * 0.5, saved.upper))

@@ -1,7 +1,7 @@
 """A week of an A/B test by people, with a holdout, in virtual time: selection and joiner, and what they have logged.
 
 People ask in visits, err alike in all of them, and meet version 1 or 2 of one model, whose draws stand for a week. What
-each answer cost is told a minute later. Only the log is returned.
+each answer cost is told a minute later, and whether it was refunded. Only the log is returned.
 """
 
 from __future__ import annotations
@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from policies import draw
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Feedback, Model, ModelPredictions, ModelQueries, Outcome, Query, Tensor
+from schemas.records import (
+    Application,
+    Feedback,
+    Metric,
+    MetricFeedback,
+    Model,
+    ModelPredictions,
+    ModelQueries,
+    Outcome,
+    Query,
+    Tensor,
+)
 from streams.operators.contract import Emit, Operator, Skip
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.selection.kernel import Selection, SelectionSettings
@@ -27,6 +39,8 @@ if TYPE_CHECKING:
 
 APPLICATION, MODEL, CANDIDATE, INCUMBENT = "shop", "offers", "2", "1"
 SHARE: Final = 0.5
+REFUNDS: Final = Metric("refunds", guardrail=0.1)
+REFUNDED: Final = 0.1  # share of the answers of version 1
 _WEEK_S: Final = 7 * 86_400
 _LATE_S: Final = 60
 _IDLE_S: Final = 10.0
@@ -82,7 +96,7 @@ def visits(people: int, seed: int, queries: float = 4.0) -> tuple[list[float], l
     return rates, sorted(asked)
 
 
-def logged(people: int, seed: int, better: float, holdout: float) -> list[Record]:
+def logged(people: int, seed: int, better: float, holdout: float, dearer: float = 0.0) -> list[Record]:
     """Play the week; return all records of the topics that are recorded.
 
     Args:
@@ -90,9 +104,10 @@ def logged(people: int, seed: int, better: float, holdout: float) -> list[Record
         seed: of everything.
         better: how much seldomer version 2 errs.
         holdout: share of them that is held out.
+        dearer: how much oftener answers of version 2 are refunded.
     """
     driver, (rates, asked) = _driver(holdout), visits(people, seed)
-    told, begin_us = list[tuple[float, str, float]](), driver.now_us
+    told, begin_us = list[tuple[float, str, float, float]](), driver.now_us
     for number, (at_s, who, drawn) in enumerate(asked):
         while told and told[0][0] <= at_s:
             _tell(driver, begin_us, *told.pop(0))
@@ -102,8 +117,9 @@ def logged(people: int, seed: int, better: float, holdout: float) -> list[Record
         _put(driver, topics.QUERIES, context, Query(name, APPLICATION, row, context, driver.now_us))
         driver.run(0.01)
         version = _CODEC.decode(ModelPredictions, driver.read(topics.MODEL_PREDICTIONS)[-1].value).version
-        loss = float(drawn < rates[who] - (better if version == CANDIDATE else 0.0))
-        told.append((at_s + _LATE_S, name, loss))
+        is_new = version == CANDIDATE
+        refund = float(draw.uniform(name, "refund") < REFUNDED + dearer * is_new)
+        told.append((at_s + _LATE_S, name, float(drawn < rates[who] - better * is_new), refund))
     for each in told:
         _tell(driver, begin_us, *each)
     driver.run(2.0)
@@ -119,9 +135,10 @@ def _until(driver: Driver, begin_us: int, at_s: float) -> None:
     driver.run(left_s)
 
 
-def _tell(driver: Driver, begin_us: int, at_s: float, name: str, loss: float) -> None:
+def _tell(driver: Driver, begin_us: int, at_s: float, name: str, loss: float, refund: float) -> None:
     _until(driver, begin_us, at_s)
     _put(driver, topics.FEEDBACK, name, Feedback(name, None, loss, driver.now_us))
+    _put(driver, topics.FEEDBACK, name, MetricFeedback(name, REFUNDS.name, refund, driver.now_us))
 
 
 def _put(driver: Driver, topic: str, key: str, record: object) -> None:
@@ -136,7 +153,7 @@ def _driver(holdout: float) -> Driver:
         worker_role(MODEL): _Shop,
     }
     driver = Driver(build([MODEL], 1, {MODEL: 1}), operators)
-    by_person = {"assign": "context", "sticky_s": float(_WEEK_S), "holdout": holdout}
+    by_person = {"assign": "context", "sticky_s": float(_WEEK_S), "holdout": holdout, "metrics": (REFUNDS,)}
     application = Application(APPLICATION, (MODEL,), "single", loss="given", slo_ms=1_000.0, **by_person)  # type: ignore[arg-type]
     serving = Model(
         MODEL, INCUMBENT, "function", MODEL, MODEL, "label", "float32", (1,), shares={CANDIDATE: SHARE}, partitions=1

@@ -10,7 +10,7 @@ other, and so do replay and evaluation. Which answer was the last one follows fr
 first; so feedback that is read again after a crash becomes the same record, and the joiner knows the duplicate.
 
     keyed feedback                               outcome
-    on an answer that is young enough            one `Feedback`, in the same partition
+    on an answer that is young enough            one `Feedback`, or `MetricFeedback`, in the same partition
     on an episode                                one for each such answer
     on one of more than `MOST_OF_EPISODE`        dead letter, cause `long_episode`: none of them learns
     on none                                      skipped, counted as `no_answer`
@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_texts
-from schemas.records import Application, Feedback, KeyedFeedback, Prediction
+from schemas.records import Application, KeyedFeedback, Prediction
+from schemas.told import by_id
 from streams.operators.contract import DeadLetter, Emit, Skip
 from streams.operators.join.buffer import feedback_bytes
 from streams.operators.statistics import Counters
@@ -245,10 +246,9 @@ class KeyedFeedbackIndex:
     def _about(self, answer: _LastAnswer, waiting: _WaitingFeedback) -> Emit:
         """Return feedback on an answer, as if its id had been known."""
         record, told = waiting.record, waiting.told
-        by = told.application, told.teacher
-        feedback = Feedback(answer.query_id, told.label, told.loss, waiting.at_us, told.weight, *by)
         key = (told.context or told.episode).encode(errors="surrogatepass")
-        return Emit(topics.FEEDBACK, record.partition, key, self._codec.encode(feedback))
+        made = self._codec.encode(by_id(told, answer.query_id, waiting.at_us))
+        return Emit(topics.FEEDBACK, record.partition, key, made)
 
     def _of(self, number: int) -> KeyedAnswers:
         found = self._partitions.get(number)

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Feedback, Prediction
+from schemas.records import Prediction
+from schemas.told import by_id
 from streams.operators.contract import DeadLetter, Emit, Skip
 from streams.operators.join.buffer import feedback_bytes, value_of
 from streams.operators.statistics import Counters
@@ -150,13 +151,12 @@ class RevisedFeedback:
 
     def _outcome(self, held: _HeldFeedback) -> Emit | Skip:
         record, told = held.record, held.told
-        if told.label is None and told.loss is None:
+        if told.label is None and told.loss is None and not told.places:
             self._counters["revised_total", "outcome", "withdrawn"] += 1
             return Skip((record.position,), "withdrawn")
         self._counters["revised_total", "outcome", "told"] += 1
-        sent_us, by = told.sent_us or record.timestamp_us, (told.application, told.teacher)
-        feedback = Feedback(told.context, told.label, told.loss, sent_us, told.weight, *by)
-        return Emit(topics.FEEDBACK, record.partition, record.key, self._codec.encode(feedback), (record.position,))
+        made = self._codec.encode(by_id(told, told.context, told.sent_us or record.timestamp_us))
+        return Emit(topics.FEEDBACK, record.partition, record.key, made, (record.position,))
 
     def _due_us(self, held: _HeldFeedback, partition: JoinBuffer, now_us: int) -> int:
         """Return when to write what is held, or to look again; not later than now where its query waits no longer."""

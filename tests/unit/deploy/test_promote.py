@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from deploy.cli import skysail
 from deploy.cli.promote import anew, leave_to_control, refusal, steps_table
 from deploy.config.settings import Settings
-from deploy.state import candidates, catalog, evidence
+from deploy.state import candidates, catalog, evidence, read_log
 from deploy.state.candidates import policy_of, with_policy
 from deploy.state.priced import priced
 from policies.errors import PolicyError
@@ -88,6 +89,16 @@ def test_a_refusal_says_why_nothing_compares_the_two() -> None:
     assert refusal(plan(), Evidence(), named, lacks).startswith(
         f"nothing is known about forest 2 beside 1: no observation compares them: {named}. To let it take over"
     )
+
+
+def test_a_refusal_says_that_people_wait_for_their_hour() -> None:
+    """And where to look until then, instead of advising a shadow."""
+    said = refusal(plan(), Evidence(waiting=1_200))
+    assert said.startswith(
+        "nothing is known yet about forest 2 beside 1: what somebody costs counts an hour after their first feedback,"
+        " and 1,200 wait for that; how it stands so far: skysail model compare forest@2"
+    )
+    assert "--shadow" not in said
 
 
 def test_a_refusal_says_that_waiting_does_not_help() -> None:
@@ -201,8 +212,8 @@ def test_reading_the_observations_is_told_as_it_goes(monkeypatch: pytest.MonkeyP
     codec, losses = Codec(), {"1": 0.0, "2": 1.0}
     values = [codec.encode(Observations((seen(f"q{number}", losses),))) for number in range(2_500)]
     read = [Record("observations", 0, number, number, None, value) for number, value in enumerate(values)]
-    monkeypatch.setattr(evidence, "answering", lambda _: nullcontext())
-    monkeypatch.setattr(evidence, "records", lambda *_: iter(read))
+    monkeypatch.setattr(read_log, "answering", lambda _: nullcontext())
+    monkeypatch.setattr(read_log, "records", lambda *_: iter(read))
     noted = Noted()
     found = evidence.compared(Settings(), codec, plan(), learns_along=False, progress=noted)
     assert found.evidence(0.05).pairs == 2_500
@@ -212,6 +223,20 @@ def test_reading_the_observations_is_told_as_it_goes(monkeypatch: pytest.MonkeyP
         "the observations 2,000 read",
         "2,500 observations read",
     ]
+
+
+@pytest.mark.parametrize(("ago_s", "pairs"), [(1_800, 0), (7_200, 1)])
+def test_people_are_counted_an_hour_later_although_nobody_asks_any_more(
+    monkeypatch: pytest.MonkeyPatch, ago_s: int, pairs: int
+) -> None:
+    """A test that has ended is judged by all who took part."""
+    codec, at_us = Codec(), time.time_ns() // 1000 - ago_s * 1_000_000
+    several = [seen(who, {version: 0.5})._replace(context=who, drawn="/0") for who, version in (("a", "1"), ("b", "2"))]
+    read = Record("observations", 0, 0, at_us, None, codec.encode(Observations(tuple(several))))
+    monkeypatch.setattr(read_log, "answering", lambda _: nullcontext())
+    monkeypatch.setattr(read_log, "records", lambda *_: iter([read]))
+    found = evidence.compared(Settings(), codec, plan(), learns_along=False)
+    assert found.evidence(0.05).pairs == pairs
 
 
 def test_steps_are_shown_with_their_evidence() -> None:

@@ -280,7 +280,7 @@ def test_a_record_tells_what_a_metric_came_to() -> None:
     ("changes", "what"),
     [
         ({"places": "p", "label": "x"}, "feedback[0]: either label or loss"),
-        ({"places": "p", "replaces": True}, "feedback[0].places: is told by an answer's id, and once"),
+        ({"metric": "m", "value": "v", "replaces": True}, "feedback[0].metric: counts as it is first told"),
         ({"metric": "revenue"}, "feedback[0].value: is what a metric came to"),
         ({"label": "x", "value": "v"}, "feedback[0].value: is what a metric came to"),
         ({"metric": "revenue", "value": "v", "weight": "w"}, "feedback[0].weight: is for what is learnt"),
@@ -290,9 +290,6 @@ def test_one_thing_is_told_of_an_answer(changes: dict[str, Any], what: str) -> N
     """A label, a loss, places, or a metric with its value."""
     with pytest.raises(MappingError, match=re.escape(what)):
         TopicMapping.of({"feedback": [{"topic": "c", "id": "id", **changes}]})
-    by_key = {"topic": "c", "key": "user", "within": "1m", "metric": "revenue", "value": "v"}
-    with pytest.raises(MappingError, match="without within and replaces"):
-        TopicMapping.of({"feedback": [by_key]})
 
 
 def test_a_label_may_be_an_object() -> None:

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from tests.loops import Loop
 
 
+def mapped(**feedback: object) -> str:
+    """Return a mapping; feedback is by id, unless a key says whose last answer it is about."""
+    return json.dumps({"feedback": {"topic": "heard", **({} if "key" in feedback else {"id": "id"}), **feedback}})
+
+
 def heard(loop: Loop, row: dict[str, Any], **feedback: object) -> None:
     """Map a record of another topic for the loop's application, and let the loop take what comes of it."""
     made = TopicMapper(CODEC, 1, {})
-    mapping = json.dumps({"feedback": {"topic": "heard", "id": "id", **feedback}})
+    mapping = mapped(**feedback)
     application = CODEC.encode(Application("digits", ("any",), mapping=mapping))
     made.on_records([Record(topics.APPLICATIONS, 0, 0, 0, b"digits", application)], 0)
     now_us = loop.driver.now_us
@@ -51,3 +56,41 @@ def test_a_metric_that_a_record_tells_is_measured() -> None:
     loop.driver.run(1.0)
     assert ("q1", "sold", 25.0, 0.75) in values(loop)
     assert not loop.dead(topics.FEEDBACK)
+
+
+def test_a_metric_is_told_of_the_last_answer_of_a_key() -> None:
+    """Who buys knows no query: what was bought is measured for what they were shown last, once."""
+    told = {"key": "user", "within": "20s", "metric": "sold", "value": "price"}
+    loop = measuring(mapping=mapped(**told))
+    for query_id in ("q1", "q2"):
+        loop.query(query_id, context="ann")
+        loop.driver.run(1.0)
+    heard(loop, {"user": "ann", "price": 25.0}, **told)
+    loop.driver.run(5.0)
+    heard(loop, {"user": "ann", "price": 99.0}, **told)
+    loop.driver.run(5.0)
+    assert [one for one in values(loop) if one[1] == "sold"] == [("q2", "sold", 25.0, 0.75)]
+    assert not loop.dead(topics.FEEDBACK)
+
+
+def test_places_are_told_of_the_last_ranking_of_a_key() -> None:
+    """As by its id."""
+    told = {"key": "user", "within": "20s", "places": "shown"}
+    loop = ranking(mapping=mapped(**told))
+    asked(loop)
+    heard(loop, {"user": "ann", "shown": [{"position": 0, "label": 0.0}, {"item": "c", "label": 4.0}]}, **told)
+    loop.driver.run(5.0)
+    ((_, seen),) = loop.observations()
+    assert (seen.label, [("abcd"[one.place], one.label) for one in seen.places]) == (0.0, [("c", 4.0)])
+
+
+def test_places_that_are_corrected_teach_as_they_were_told_last() -> None:
+    """What says nothing any more takes them back."""
+    for last, labels in (([{"position": 0, "label": 4.0}], [4.0]), (None, [])):
+        loop = ranking(mapping=mapped(places="shown", replaces=True), window_s=20.0)
+        query_id = asked(loop)
+        for shown in ([{"position": 0, "label": 0.0}, {"item": "c", "label": 4.0}], last):
+            heard(loop, {"id": query_id, "shown": shown}, places="shown", replaces=True)
+        loop.driver.run(60.0)
+        assert [seen.label for _, seen in loop.observations()] == labels
+        assert all(seen.places == () for _, seen in loop.observations())

@@ -43,6 +43,10 @@ class Reader:
         """Return what may be compared as of a record of observations."""
         return self._comparable.take(Record(topics.OBSERVATIONS, 0, 0, at_us, b"shop", b""), has_observations=True)
 
+    def ends(self, at_us: int) -> list[Measurement]:
+        """Return what may be compared as of a time behind the last record."""
+        return self._comparable.until(at_us)
+
 
 def test_each_value_of_a_query_counts_once() -> None:
     """A joiner that was killed writes a measurement again, perhaps with another one of the same query."""
@@ -63,6 +67,16 @@ def test_a_sale_waits_until_its_window_ends_and_what_has_no_window_does_not() ->
     assert reader.passes(WINDOW_US - 1) == []
     assert reader.passes(WINDOW_US) == [sale]
     assert reader.passes(WINDOW_US) == []
+
+
+def test_a_sale_is_compared_when_its_window_has_ended_although_nothing_is_written_any_more() -> None:
+    """Once, of any partition."""
+    reader, sale, other = Reader(), told(1, 0.5, WINDOW_US), told(2, 0.5, WINDOW_US + 1)
+    assert reader.read(1, sale) == []
+    assert reader.read(1, other, partition=1) == []
+    assert reader.ends(WINDOW_US) == [sale]
+    assert reader.ends(WINDOW_US + 1) == [other]
+    assert reader.ends(WINDOW_US + 1) == []
 
 
 def test_a_query_that_had_to_be_forgotten_is_withdrawn() -> None:
