@@ -174,6 +174,11 @@ class FakeBroker:
         for partition in partitions:
             self._waiting[partition].pop(future, None)
 
+    def clear_up(self) -> None:
+        """Wake everybody: something can be reached again."""
+        for partition in [*self._waiting]:
+            self.wake(partition)
+
     def wake(self, partition: TopicPartition) -> None:
         """Wake who waits for a partition."""
         for future in self._waiting[partition]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # How long a commit is waited for.
 COMMIT_S = 5.0
 _BACKOFF_S = 0.25
+# A poll that reads not everything waits no longer for what would wake it: room in a store comes without an answer.
+_PRESSED_S = 5.0
 
 
 class SimulatedConsumer:
@@ -50,6 +52,7 @@ class SimulatedConsumer:
         self._generation = 0
         self._fault: BaseException | None = None
         self._jobs: list[asyncio.Task[None]] = []
+        self._beating: asyncio.TimerHandle | None = None
         self._polled_us = self._progressed_us = process.clock.now_us()
 
     @property
@@ -70,7 +73,8 @@ class SimulatedConsumer:
         await self._process.ask(known)
         self._rebalanced = rebalanced
         running = asyncio.get_running_loop()
-        self._jobs = [running.create_task(self._coordinate()), running.create_task(self._beat())]
+        self._jobs = [running.create_task(self._coordinate())]
+        self._beating = running.call_later(HEARTBEAT_S, self._beat)
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Read these topics from now on; see `ports.Consumer`."""
@@ -86,9 +90,9 @@ class SimulatedConsumer:
         found = self._take(only)
         if not found:
             wanted = [place for place in self._positions if only is None or place[0] in only]
-            wait_s = max(timeout_ms / 1000, self._process.parks_s)
+            parks_s = self._process.parks_s if only is None else min(_PRESSED_S, self._process.parks_s)
             bells = (self._process.bell,) if only is None else (self._process.bell, self._process.answers)
-            if await arrival(self._process.broker, (*wanted, *bells), wait_s):
+            if await arrival(self._process.broker, (*wanted, *bells), max(timeout_ms / 1000, parks_s)):
                 await asyncio.sleep(self._process.leg_s())
             found = self._take(only)
         if self._fault is not None:
@@ -135,6 +139,8 @@ class SimulatedConsumer:
 
     async def stop(self, timeout_s: float) -> None:
         """Leave the group; see `ports.Consumer`."""
+        if self._beating is not None:
+            self._beating.cancel()
         for job in self._jobs:
             job.cancel()
         if self._jobs and not self._process.dead:
@@ -171,23 +177,25 @@ class SimulatedConsumer:
     def _lag(self) -> int:
         return sum(max(0, self._highs.get(place, 0) - position) for place, position in self._positions.items())
 
-    async def _beat(self) -> None:
-        """Say regularly that this member lives."""
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            if self._member_generation and not self._must_join.is_set():
-                generation = self._member_generation
-                if not await self._is_member(generation) and generation == self._member_generation:
-                    self._must_join.set()
+    def _beat(self) -> None:
+        """Say regularly that this member lives.
 
-    async def _is_member(self, generation: int) -> bool:
-        def arrived() -> bool:
-            return self._process.broker.weather.away > 0 or self._group.heartbeat(self._process.name, generation)
+        That arrives at once, as nobody can tell the difference; that it is no member any more takes its time to hear.
+        """
+        process, generation = self._process, self._member_generation
+        if process.dead:
+            return
+        later_s = asyncio.get_running_loop().call_later
+        self._beating = later_s(HEARTBEAT_S, self._beat)
+        if not generation or self._must_join.is_set() or process.broker.weather.away:
+            return
+        if not self._group.heartbeat(process.name, generation):
+            later_s(process.leg_s() + process.leg_s(), self._hear_of, generation)
 
-        try:
-            return await self._process.ask(arrived)
-        except BrokerUnavailableError:
-            return True
+    def _hear_of(self, generation: int) -> None:
+        """Join again, if what was heard is about what is still so."""
+        if generation == self._member_generation:
+            self._must_join.set()
 
     async def _coordinate(self) -> None:
         """Join, and again whenever the group says so."""

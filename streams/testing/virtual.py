@@ -12,6 +12,8 @@ import heapq
 import selectors
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
+from streams.testing.calls import OWNER, Call
+
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Coroutine
@@ -20,9 +22,10 @@ _T = TypeVar("_T")
 _Arguments = TypeVarTuple("_Arguments")
 START_US = 1_700_000_000_000_000
 
-_OWNER: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
 # Work at a broker or a store belongs to no process: it goes on while one stands still.
 NOBODY = contextvars.Context()
+# One in so many jumps looks for what comes from other threads and signals: nothing in virtual time waits for that.
+_OUTSIDE = 32
 
 
 class _Nothing(selectors.DefaultSelector):
@@ -40,14 +43,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     deployment is some hundred thousand turns.
     """
 
-    _ready: deque[asyncio.Handle]  # of asyncio's base loop, as is what follows
+    _ready: deque[Any]  # of asyncio's base loop, as is what follows: ours, and handles of what was selected
     _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
 
     def __init__(self) -> None:
         self._now_s = 0.0
-        self._halted: dict[object, list[asyncio.Handle]] = {}
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._halted: dict[object, list[Call]] = {}
+        self._timers: list[tuple[float, int, Call]] = []
         self._number = 0
+        self._jumps = 0
         self._nothing = _Nothing()
         super().__init__(self._nothing)
 
@@ -59,13 +63,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[[*_Arguments], object], *args: *_Arguments, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call soon, or once the owner goes on."""
-        handle = asyncio.Handle(callback, args, self, context)
+        call = Call(self._now_s, callback, args, context, is_timer=False)
         if self._halted:
-            owner = context.get(_OWNER) if context is not None else _OWNER.get()
-            self._halted.get(owner, self._ready).append(handle)
+            self._halted.get(call.owner, self._ready).append(call)
         else:
-            self._ready.append(handle)
-        return handle
+            self._ready.append(call)
+        return call
 
     def call_later(
         self,
@@ -75,7 +78,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call after a while."""
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        return self._put(Call(self._now_s + delay, callback, args, context, is_timer=True))
 
     def call_at(
         self,
@@ -85,29 +88,39 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call at a time."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        return self._put(Call(when, callback, args, context, is_timer=True))
+
+    def _put(self, call: Call) -> Call:
         self._number += 1
-        heapq.heappush(self._timers, (when, self._number, handle))
-        return handle
+        heapq.heappush(self._timers, (call.when_s, self._number, call))
+        return call
 
     def _run_once(self) -> None:
         """Do what is ready; if nothing is, jump to the next timer."""
         ready = self._ready
         if not ready:
-            self._process_events(self._nothing.select())
+            self._look_outside()
         if not ready:
             self._jump()
         for _ in range(len(ready)):
             if not ready:
                 return  # a process was halted in this turn, and what it was to do is put away
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()  # noqa: SLF001 - of asyncio, as its own loops do
+            call = ready.popleft()
+            if type(call) is not Call:
+                call._run()  # noqa: SLF001 - of asyncio, as its own loops do
+            elif not call.is_over:
+                call.go(self)
+
+    def _look_outside(self) -> None:
+        """Take what came from other threads and signals, now and then, and where there is nothing else."""
+        self._jumps += 1
+        if not self._timers or not self._jumps % _OUTSIDE:
+            self._process_events(self._nothing.select())
 
     def _jump(self) -> None:
         """Move the clock to the next timer, and have all of its time ready."""
         timers, ready = self._timers, self._ready
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].is_over:
             heapq.heappop(timers)
         if not timers:
             raise RuntimeError("nothing will ever happen: every task waits for something that no timer brings")
@@ -117,10 +130,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def halt(self, owner: object) -> None:
         """Let all that an owner does stand still."""
-        timers = [handle for _, _, handle in sorted(self._timers)]
-        mine = [handle for handle in (*self._ready, *timers) if _owner_of(handle) is owner]
+        timers = [call for _, _, call in sorted(self._timers)]
+        mine = [call for call in (*self._ready, *timers) if isinstance(call, Call) and call.owner is owner]
         gone = set(map(id, mine))
-        ready = [handle for handle in self._ready if id(handle) not in gone]
+        ready = [call for call in self._ready if id(call) not in gone]
         self._ready.clear()
         self._ready.extend(ready)
         self._timers[:] = [timer for timer in self._timers if id(timer[2]) not in gone]
@@ -129,14 +142,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def resume(self, owner: object) -> None:
         """Let an owner go on; timers whose time has passed fire now."""
-        for handle in self._halted.pop(owner, ()):
-            if handle.cancelled():
+        for call in self._halted.pop(owner, ()):
+            if call.is_over:
                 continue
-            if isinstance(handle, asyncio.TimerHandle):
-                self._number += 1
-                heapq.heappush(self._timers, (handle.when(), self._number, handle))
+            if call.is_timer:
+                self._put(call)
             else:
-                self._ready.append(handle)
+                self._ready.append(call)
 
 
 class VirtualClock:
@@ -150,7 +162,7 @@ class VirtualClock:
 def owned(owner: object) -> contextvars.Context:
     """Return a context for an owner's first task; what that one starts belongs to the owner, too."""
     context = contextvars.copy_context()
-    context.run(_OWNER.set, owner)
+    context.run(OWNER.set, owner)
     return context
 
 
@@ -163,7 +175,3 @@ def run(scene: Coroutine[object, None, _T]) -> _T:
     """Run a scene to its end in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(scene)
-
-
-def _owner_of(handle: Any) -> object:
-    return handle._context.get(_OWNER)  # noqa: SLF001 - of asyncio; there is no public way to tell whose a timer is

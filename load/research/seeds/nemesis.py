@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from load.research.seeds.members import RESTART_S
@@ -54,7 +55,13 @@ class Nemesis:
             return
         end = self._begin(fault)
         if end is not None:
-            later(fault.for_s, lambda: (end(), self._note(f"{fault.kind} {fault.target} is over")))
+            later(fault.for_s, partial(self._end, fault, end))
+
+    def _end(self, fault: Fault, end: Callable[[], object]) -> None:
+        """End a fault; who waits for records finds those that came meanwhile."""
+        end()
+        self._note(f"{fault.kind} {fault.target} is over")
+        self._broker.clear_up()
 
     def _begin(self, fault: Fault) -> Callable[[], object] | None:  # noqa: C901, PLR0911, PLR0912 - one line a kind
         weather, store = self._weather, self._store.weather

@@ -63,9 +63,9 @@ _AT_ONCE, _WHOLE = 0.8, 0.95
 
 
 # A process that parks polls again when something has happened, or after so long.
-_PARKED_S = 5.0
+_PARKED_S = 30.0
 # Nobody reads the reports but the law of what is left in memory.
-_REPORT_S = 30.0
+_REPORT_S = 60.0
 
 
 class Runnable(Protocol):
