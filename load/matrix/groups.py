@@ -79,7 +79,7 @@ class Groups:
         return left
 
     def _connected(self) -> AdminClient:
-        return AdminClient(self._options())
+        return AdminClient({**self._options()})
 
     def _member(self, group: str) -> Consumer:
         return member(self._options(), f"{self._prefix}.{group}")

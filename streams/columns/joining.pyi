@@ -19,9 +19,11 @@ class Owner:
         kind: int,
         span: float,
         labels: frozenset[bytes],
+        teachers: frozenset[bytes],
         tail: bytes,
         before: bytes,
         behind: bytes,
+        after: bytes | None,
     ) -> None: ...
 
 class Joining:
