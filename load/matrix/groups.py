@@ -33,7 +33,7 @@ class Groups:
         self._admin = self._connected()
         self._prefix = prefix
         self._reads = reads
-        self._members = {group: self._member(group) for group in reads}
+        self._members: dict[str, Consumer] = {}  # by group
         names = {f"{prefix}.{topic}" for each in reads.values() for topic in each}
         listed = self._admin.list_topics(timeout=_ANSWER_S).topics
         self._places = {name: [TopicPartition(name, number) for number in listed[name].partitions] for name in names}
@@ -50,7 +50,7 @@ class Groups:
         found = {}
         for group, read in self._reads.items():
             places = [place for topic in read for place in self._places[f"{self._prefix}.{topic}"]]
-            told = committed(self._members[group], places)
+            told = committed(self._member(group), places)
             for place in places:
                 at = place.topic, place.partition
                 if (left := ends[at] - max(0, told[at])) > 0:
@@ -71,7 +71,8 @@ class Groups:
                 left = self.behind(ends)
             except KafkaException as error:
                 left = {f"not known ({error.args[0].str()})": 1}
-                self._admin = self._connected()  # it asks by the leaders that it knows, and learns no others
+                # It asks by the leaders that it knows, and learns no others; and a connection may have fallen silent.
+                self._admin, self._members = self._connected(), {}
             left = {place: count for place, count in left.items() if not without or not place.startswith(without)}
             if not left:
                 return {}
@@ -82,7 +83,9 @@ class Groups:
         return AdminClient({**self._options()})
 
     def _member(self, group: str) -> Consumer:
-        return member(self._options(), f"{self._prefix}.{group}")
+        if group not in self._members:
+            self._members[group] = member(self._options(), f"{self._prefix}.{group}")
+        return self._members[group]
 
     def _options(self) -> dict[str, str]:
         return {"bootstrap.servers": self._bootstrap, "log_level": "0"}
