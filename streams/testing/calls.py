@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 OWNER: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
 
 
-class Call(asyncio.TimerHandle):
+class VirtualCall(asyncio.TimerHandle):
     """One of them, at once or at a time. What asyncio's own handles have besides is not set: they are never debugged.
 
     Args:
@@ -59,7 +59,7 @@ class Call(asyncio.TimerHandle):
         return self.when_s
 
     def go(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Call it; what it raises is told to the loop."""
+        """VirtualCall it; what it raises is told to the loop."""
         try:
             self.its.run(self.what, *self.about)
         except (SystemExit, KeyboardInterrupt):

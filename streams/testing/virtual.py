@@ -12,7 +12,7 @@ import heapq
 import selectors
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-from streams.testing.calls import OWNER, Call
+from streams.testing.calls import OWNER, VirtualCall
 
 if TYPE_CHECKING:
     from collections import deque
@@ -48,8 +48,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now_s = 0.0
-        self._halted: dict[object, list[Call]] = {}
-        self._timers: list[tuple[float, int, Call]] = []
+        self._halted: dict[object, list[VirtualCall]] = {}
+        self._timers: list[tuple[float, int, VirtualCall]] = []
         self._number = 0
         self._jumps = 0
         self._nothing = _Nothing()
@@ -63,7 +63,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[[*_Arguments], object], *args: *_Arguments, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call soon, or once the owner goes on."""
-        call = Call(self._now_s, callback, args, context, is_timer=False)
+        call = VirtualCall(self._now_s, callback, args, context, is_timer=False)
         if self._halted:
             self._halted.get(call.owner, self._ready).append(call)
         else:
@@ -78,7 +78,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call after a while."""
-        return self._put(Call(self._now_s + delay, callback, args, context, is_timer=True))
+        return self._put(VirtualCall(self._now_s + delay, callback, args, context, is_timer=True))
 
     def call_at(
         self,
@@ -88,9 +88,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Call at a time."""
-        return self._put(Call(when, callback, args, context, is_timer=True))
+        return self._put(VirtualCall(when, callback, args, context, is_timer=True))
 
-    def _put(self, call: Call) -> Call:
+    def _put(self, call: VirtualCall) -> VirtualCall:
         self._number += 1
         heapq.heappush(self._timers, (call.when_s, self._number, call))
         return call
