@@ -106,7 +106,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if not ready:
                 return  # a process was halted in this turn, and what it was to do is put away
             call = ready.popleft()
-            if type(call) is not Call:
+            if type(call) is not VirtualCall:
                 call._run()  # noqa: SLF001 - of asyncio, as its own loops do
             elif not call.is_over:
                 call.go(self)
@@ -131,7 +131,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def halt(self, owner: object) -> None:
         """Let all that an owner does stand still."""
         timers = [call for _, _, call in sorted(self._timers)]
-        mine = [call for call in (*self._ready, *timers) if isinstance(call, Call) and call.owner is owner]
+        mine = [call for call in (*self._ready, *timers) if isinstance(call, VirtualCall) and call.owner is owner]
         gone = set(map(id, mine))
         ready = [call for call in self._ready if id(call) not in gone]
         self._ready.clear()
