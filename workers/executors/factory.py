@@ -40,10 +40,10 @@ def executors_of(
     Args:
         settings: how they are run.
         now_us: the clock.
-        make: returns what runs a version; None = as the settings say.
+        make: returns what runs a version, by that clock alone; None = as the settings say.
     """
     if make is not None:
-        return ModelExecutors(lambda model, _: make(model))
+        return ModelExecutors(lambda model, _: make(model), now_s=lambda: now_us() / 1e6)
     careful = None
     if settings.notes is not None:
         careful = Careful(LoadNotes(Path(settings.notes)), lambda model: _beside(model, settings, now_us))

@@ -60,7 +60,7 @@ class ModelExecutors:
     Args:
         make: returns what runs a version, not started yet; it calls the given function with the forms that run.
         careful: loads versions; None = they are loaded at once.
-        now_s: the clock that turns of the event loop are bounded by.
+        now_s: the clock that turns of the event loop are bounded by, and loads are timed.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class ModelExecutors:
     async def _load(self, copy: _LoadedCopy, ends: tuple[type[Exception], ...]) -> None:
         """Load a copy, or load it again; some faults end the role."""
         load = copy.load
-        started_s = time.perf_counter()
+        started_s = self._now_s()
         leaving = self._leaving.get(load.model.name)
         if leaving:
             await asyncio.wait(tuple(leaving))
@@ -183,7 +183,7 @@ class ModelExecutors:
                 raise
             fault = str(error) or type(error).__name__
             await self._drop(copy)
-        took_us = int((time.perf_counter() - started_s) * 1e6)
+        took_us = int((self._now_s() - started_s) * 1e6)
         if load.is_vital and not self._loaded.is_set():
             self._vital -= 1
             if not self._vital:

@@ -65,11 +65,14 @@ def test_policies_learn_along_in_some_deployments() -> None:
     assert {other.policy for state in store.inner.states.values() for other in state.others} == wanted
 
 
-def test_a_seed_is_the_same_on_every_run() -> None:
-    """Whatever the hash of a string is in this process."""
+@pytest.mark.parametrize(
+    ("seed", "way", "minutes"), [(4711, "each", 5), (2, "shared", 1), (5, "shared", 1), (2, "hosted", 1)]
+)
+def test_a_seed_is_the_same_on_every_run(seed: int, way: str, minutes: int) -> None:
+    """Whatever the hash of a string is in this process, and however long things take; at once or not (5 and 2)."""
     code = (
         "from load.research.seeds.plan import plan; from load.research.seeds.world import simulate;"
-        "print(simulate(plan(4711, 5)).digest)"
+        f"print(simulate(plan({seed}, {minutes}, {way!r})).digest)"
     )
     runs = [
         subprocess.run(
