@@ -34,6 +34,7 @@ class Mix:
         roles: that run.
         rate: queries a second.
         workers: of a model, where it has several: its topic has as many partitions.
+        is_paired: whether topics of unclean elections have two copies of their first partitions.
         delays: by turn of the traffic, how long after an answer feedback is told that may be late then (s).
     """
 
@@ -43,6 +44,7 @@ class Mix:
     roles: tuple[str, ...]
     rate: float = RATE
     workers: Mapping[str, int] = field(default_factory=dict)
+    is_paired: bool = False
     delays: Mapping[int, float] = field(default_factory=lambda: dict.fromkeys(LATE, 2 * WINDOW_S + 5))
 
     @property
@@ -109,7 +111,12 @@ STORMY: Final = Mix(
 )
 # Windows are as long as somebody's clock says: feedback of half a window later shows whose.
 CLOCKED: Final = replace(PLAIN, delays={**PLAIN.delays, **dict.fromkeys(SLOW, WINDOW_S / 2)})
-_MIXES: Final[Mapping[str, Mix]] = {"clocks": CLOCKED, "mapping": MIXED, "storm": STORMY}
+_MIXES: Final[Mapping[str, Mix]] = {
+    "clocks": CLOCKED,
+    "mapping": MIXED,
+    "storm": STORMY,
+    "unclean": replace(PLAIN, is_paired=True),
+}
 _SHORT: Final[Mapping[str, Mix]] = {"storm": replace(STORMY, rate=RATE, workers={"right": 4})}
 
 

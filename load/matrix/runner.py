@@ -24,6 +24,7 @@ from load.matrix.mixes import PLAIN, SLO_MS, WINDOW_S, mix_of
 from load.matrix.services import BROKERS, port
 from load.matrix.setting import PARTITIONS, deployment, port_of, reads, trace_folder
 from load.matrix.traffic import Promised, Traffic
+from load.matrix.unclean import paired
 from schemas import topics
 from streams.testing.validator import doubled, faults
 
@@ -123,6 +124,8 @@ async def placed(
         store = redis.url.replace(f":{port(redis.url)}/", f":{proxy.doors[port(redis.url)]}/")
         asked = deployment(mix, made.new_prefix("matrix"), folder, bootstrap, store, count)
         made.kept(bootstrap, asked.prefix, dict.fromkeys(mix.topics, PARTITIONS), count)
+        if mix.is_paired:
+            paired(bootstrap, asked.prefix)
         async with stage.launch(asked) as system:
             promised = Promised(SLO_MS / 1e3, PARTITIONS)
             traffic = Traffic(bootstrap, asked.prefix, mix.kinds, mix.rate, mix.delays, promised)

@@ -1,12 +1,10 @@
 """Rows of an unclean election: records that the leader alone had acknowledged go away with it.
 
-    both followers fall behind     one is down, the other is back from that, but throttled: it is out of sync
-    the leader acknowledges alone  as `min.insync.replicas` is 1 for that time
-    it is killed                   the one that was down comes back
-    UNCLEAN                        that one leads, with what it had: offsets are given out again
-    all go on                      the old leader cuts off what nobody else has
-
-All brokers vote, so two of three have to run at any time.
+the follower is killed         the first partition has two copies here; the third broker keeps the quorum
+the leader acknowledges alone  as `min.insync.replicas` is 1 for that time
+it is killed                   the follower comes back
+UNCLEAN                        the follower leads, with what it had: offsets are given out again
+the old leader comes back      and cuts off what nobody else has
 """
 
 from __future__ import annotations
@@ -23,22 +21,27 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     ResourceType,
 )
 
 from load.matrix.broken import UNCLEAN, Broken, Seen
 from load.matrix.evidence import gauged, values_of
+from load.matrix.setting import PARTITIONS
 from schemas import topics
+from streams import topology
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from load.matrix.broken import Place
 
+TOPICS: Final = (topics.QUERIES, topics.OBSERVATIONS)
 _ALONE_S: Final = 15.0  # more than what comes at once when there is a leader again
 _ANSWER_S: Final = 30.0
 _PATIENCE_S: Final = 90.0
 _LOOK_S: Final = 0.5
+_ENOUGH: Final = "min.insync.replicas"
 _SET_BACK: Final = "logs_set_back_total"
 _NEITHER: Final = "no acknowledged record went away: it showed nothing"
 
@@ -73,53 +76,63 @@ class _Partition:
         self._admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(self.name, 0)]).result(_ANSWER_S)
 
     @asynccontextmanager
-    async def lenient(self, held_back: int) -> AsyncIterator[None]:
-        """Let one replica be enough, and another one be held back while it is not in sync, for the time of a block."""
-        topic = ConfigResource(ResourceType.TOPIC, self.name), "follower.replication.throttled.replicas"
-        broker = ConfigResource(ResourceType.BROKER, str(held_back)), "follower.replication.throttled.rate"
-        enough = ConfigResource(ResourceType.TOPIC, self.name), "min.insync.replicas"
-        wanted = {topic: f"0:{held_back}", broker: "1", enough: "1"}
-        before = await asyncio.to_thread(self._explicit, enough)
+    async def lenient(self) -> AsyncIterator[None]:
+        """Let one copy be enough for the time of a block."""
+        before = await asyncio.to_thread(self._enough)
         try:
-            await asyncio.to_thread(self._set, wanted)
+            await asyncio.to_thread(self._set, "1")
             yield
         finally:
-            await asyncio.to_thread(self._set, {topic: None, broker: None, enough: before})
+            await asyncio.to_thread(self._set, before)
 
-    def _explicit(self, wanted: tuple[ConfigResource, str]) -> str:
-        resource, name = wanted
-        (future,) = self._admin.describe_configs([resource]).values()
-        value: str = future.result(_ANSWER_S)[name].value
+    def _enough(self) -> str:
+        (future,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, self.name)]).values()
+        value: str = future.result(_ANSWER_S)[_ENOUGH].value
         return value
 
-    def _set(self, values: Mapping[tuple[ConfigResource, str], str | None]) -> None:
-        for (resource, name), value in values.items():
-            how = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-            asked = ConfigResource(resource.restype, resource.name)
-            asked.add_incremental_config(ConfigEntry(name, value, incremental_operation=how))
-            for future in self._admin.incremental_alter_configs([asked]).values():
-                future.result(_ANSWER_S)
+    def _set(self, value: str) -> None:
+        asked = ConfigResource(ResourceType.TOPIC, self.name)
+        asked.add_incremental_config(ConfigEntry(_ENOUGH, value, incremental_operation=AlterConfigOpType.SET))
+        for future in self._admin.incremental_alter_configs([asked]).values():
+            future.result(_ANSWER_S)
+
+
+def paired(bootstrap: str, prefix: str) -> None:
+    """Create the topics of the rows, with two copies of their first partitions."""
+    known, admin = topology.build(()).topics, AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    copies = [[1, 2], *([1, 2, 3],) * (PARTITIONS - 1)]
+    wanted = [NewTopic(f"{prefix}.{name}", replica_assignment=copies, config=known[name].config()) for name in TOPICS]
+    for future in admin.create_topics(wanted).values():
+        future.result(_ANSWER_S)
+
+
+@asynccontextmanager
+async def _all_up(place: Place) -> AsyncIterator[None]:
+    """Start who is still down after a block, whatever became of it."""
+    try:
+        yield
+    finally:
+        for node in place.brokers.nodes.values():
+            if node.pid is None:
+                await asyncio.to_thread(node.start)
 
 
 async def _elected(place: Place, topic: str) -> Seen:
     """Let a replica lead that lacks what was acknowledged."""
     nodes, partition = place.brokers.nodes, _Partition(place, topic)
     leader, replicas, _ = await asyncio.to_thread(partition.replicas)
-    down, held_back = (number for number in replicas if number != leader)
+    first, (second,) = nodes[f"broker@{leader}"], (nodes[f"broker@{its}"] for its in replicas if its != leader)
     said = await asyncio.to_thread(gauged, place, _SET_BACK)
-    async with partition.lenient(held_back):
-        await asyncio.to_thread(nodes[f"broker@{held_back}"].kill)
-        await partition.becomes(lambda _, in_sync: held_back not in in_sync)
-        await asyncio.to_thread(nodes[f"broker@{held_back}"].start)
-        await asyncio.to_thread(nodes[f"broker@{down}"].kill)
+    async with _all_up(place), partition.lenient():
+        await asyncio.to_thread(second.kill)
         await partition.becomes(lambda _, in_sync: in_sync == [leader])
         await asyncio.sleep(_ALONE_S)
         there = await asyncio.to_thread(values_of, place, topic, 0)
-        await asyncio.to_thread(nodes[f"broker@{leader}"].kill)
-        await asyncio.to_thread(nodes[f"broker@{down}"].start)
+        await asyncio.to_thread(first.kill)
+        await asyncio.to_thread(second.start)
         await asyncio.to_thread(partition.elect)
         await partition.becomes(lambda its, _: its not in {leader, -1})
-        await asyncio.to_thread(nodes[f"broker@{leader}"].start)
+        await asyncio.to_thread(first.start)
     await partition.becomes(lambda _, in_sync: len(in_sync) == len(replicas))
     left = await asyncio.to_thread(values_of, place, topic, 0)
     gone = (Counter(there) - Counter(left)).total()
@@ -130,6 +143,5 @@ async def _elected(place: Place, topic: str) -> Seen:
 
 
 UNCLEAN_ROWS: Final = tuple(
-    Broken(f"{topic} unclean", UNCLEAN, partial(_elected, topic=topic), times=1)
-    for topic in (topics.QUERIES, topics.OBSERVATIONS)
+    Broken(f"{topic} unclean", UNCLEAN, partial(_elected, topic=topic), times=1) for topic in TOPICS
 )
