@@ -93,10 +93,11 @@ TOPIC_ROWS: Final = (
     Broken("queries emptied", VANISHED, partial(_emptied, topic=topics.QUERIES, role="selection"), times=1),
     Broken("a model's queries emptied", VANISHED, partial(_emptied, topic=_ASKED, role="worker"), times=1),
     Broken("feedback emptied", VANISHED, partial(_emptied, topic=topics.FEEDBACK, role="joiner"), times=1),
-    Broken("a model's topic grown", VANISHED, partial(_grown, topic=_ASKED), times=1),
-    Broken("queries grown", VANISHED, partial(_grown, topic=topics.QUERIES), times=1),
     *(
         Broken(f"{topic} cut off", VANISHED, partial(_cut_off, topic=topic), times=1)
         for topic in (topics.QUERIES, topics.OBSERVATIONS)
     ),
+    # Last: roles read the partitions that there were when they began, and clients ask in all of them, once they know.
+    Broken("a model's topic grown", VANISHED, partial(_grown, topic=_ASKED), times=1),
+    Broken("queries grown", VANISHED, partial(_grown, topic=topics.QUERIES), times=1),
 )
