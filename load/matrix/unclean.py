@@ -101,7 +101,10 @@ def paired(bootstrap: str, prefix: str) -> None:
     """Create the topics of the rows, with two copies of their first partitions."""
     known, admin = topology.build(()).topics, AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     copies = [[1, 2], *([1, 2, 3],) * (PARTITIONS - 1)]
-    wanted = [NewTopic(f"{prefix}.{name}", replica_assignment=copies, config=known[name].config()) for name in TOPICS]
+    wanted = [
+        NewTopic(f"{prefix}.{name}", PARTITIONS, replica_assignment=copies, config=known[name].config())
+        for name in TOPICS
+    ]
     for future in admin.create_topics(wanted).values():
         future.result(_ANSWER_S)
 
