@@ -98,9 +98,9 @@ class _Partition:
 
 
 def paired(bootstrap: str, prefix: str) -> None:
-    """Create the topics of the rows, with two copies of their first partitions."""
+    """Create the topics of the rows with two copies of each partition; those of the first lie on brokers 1 and 2."""
     known, admin = topology.build(()).topics, AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    copies = [[1, 2], *([1, 2, 3],) * (PARTITIONS - 1)]
+    copies = [[1, 2], *([2, 3] if number % 2 else [3, 1] for number in range(1, PARTITIONS))]
     wanted = [
         NewTopic(f"{prefix}.{name}", PARTITIONS, replica_assignment=copies, config=known[name].config())
         for name in TOPICS
