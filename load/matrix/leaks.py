@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _HOUR_S: Final = 3_600.0
+_MINUTE_S: Final = 60.0
 
 
 class Held(NamedTuple):
@@ -43,6 +44,17 @@ class Leaks:
             except psutil.NoSuchProcess:
                 continue
             self.seen[name].append(held)
+
+    def minutes(self, since_s: float) -> list[dict[str, float | str]]:
+        """Return what each process held, a row a minute for each."""
+        rows: list[dict[str, float | str]] = []
+        for name, seen in self.seen.items():
+            first = {(held.pid, int((held.at_s - since_s) // _MINUTE_S)): held for held in reversed(seen)}
+            rows += [
+                {"process": name, "pid": pid, "minute": minute, "mib": round(held.mib, 2), "handles": held.handles}
+                for (pid, minute), held in sorted(first.items(), key=lambda each: each[1].at_s)
+            ]
+        return rows
 
     def grown(self, warm_s: float) -> dict[str, tuple[float, float]]:
         """Return MiB and handles an hour by process, from when each process was as old as that."""

@@ -66,12 +66,12 @@ async def run(stage: Stage) -> Result:
                 say(
                     NAME, f"{len(rows)}, {(time.monotonic() - began_s) / 60:.0f} min: {rows[-1].name} {rows[-1].faults}"
                 )
-                _written(stage, _result(stage, rows, leaks, place.traffic, time.monotonic() - began_s))
+                _written(stage, _result(stage, rows, leaks, place.traffic, began_s))
                 await asyncio.sleep(max(0.0, minute_s + _MINUTE_S - time.monotonic()))
         finally:
             looking.cancel()
         its = await judged(place, groups, rows, is_lossy=False)
-        return _result(stage, rows, leaks, place.traffic, time.monotonic() - began_s, its)
+        return _result(stage, rows, leaks, place.traffic, began_s, its)
 
 
 async def _look(leaks: Leaks, place: Place) -> None:
@@ -86,7 +86,7 @@ def _written(stage: Stage, result: Result) -> None:
 
 
 def _result(
-    stage: Stage, rows: Sequence[Row], leaks: Leaks, traffic: Traffic, seconds: float, its: Judged | None = None
+    stage: Stage, rows: Sequence[Row], leaks: Leaks, traffic: Traffic, began_s: float, its: Judged | None = None
 ) -> Result:
     """Return what has been gathered so far; the validator's word comes last."""
     grown = leaks.grown(0.0 if stage.short else _WARM_S)
@@ -100,7 +100,7 @@ def _result(
             "faults": len(said) + sum(len(row.faults) for row in rows),
             "roles_ended": sum(sum(row.ended.values()) for row in rows),
             "records_behind": counts.get("records_behind", 0),
-            "minutes": seconds / 60,
+            "minutes": (time.monotonic() - began_s) / 60,
             "blows": len(rows),
             "queries": len(traffic.acknowledged.asked),
             "feedback": len(traffic.acknowledged.told),
@@ -115,7 +115,7 @@ def _result(
             **{f"{name}_handles_per_hour": handles for name, (_, handles) in grown.items()},
         },
         parameters={"form": stage.form, "rate": RATE, "seed": stage.seed, "is_over": str(its is not None)},
-        series={"rows": [row.plain() for row in rows]},
+        series={"rows": [row.plain() for row in rows], "held": leaks.minutes(began_s)},
         notes=tuple(said),
     )
 
