@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from load.matrix.broken import Check, Place
 
 
+_PAGE_S: Final = 5.0  # that a page may take on a busy machine
+
+
 async def _ended(place: Place, role: str, number: signal.Signals) -> None:
     before = dict(place.system.restarts)
     place.signal(role, number)
@@ -45,7 +48,7 @@ def _is_shown(place: Place, _since_s: float) -> bool:
     """Tell whether the page has all processes again."""
     address = f"http://127.0.0.1:{place.page}/api/status"
     try:
-        with urllib.request.urlopen(address, timeout=1) as reply:
+        with urllib.request.urlopen(address, timeout=_PAGE_S) as reply:
             shown = json.load(reply)["processes"]
     except (OSError, ValueError):
         return False

@@ -77,6 +77,14 @@ class ControlOptions:
     tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
+class OnePartition(faust.Table):
+    """A table of one partition; timers may write it, too, while no record is being read that tells the partition."""
+
+    def partition_for_key(self, key: object) -> int:
+        """Return the partition."""
+        return 0
+
+
 class ControlApp(NamedTuple):
     """The app, and what it reads, for whoever shows it."""
 
@@ -121,6 +129,7 @@ def _bare(options: ControlOptions) -> faust.App:
         consumer_group_instance_id=options.member,
         datadir=options.data,
         store="memory://",
+        Table=OnePartition,
         topic_disable_leader=True,
         topic_allow_declare=False,  # the topology has made them
         topic_partitions=1,

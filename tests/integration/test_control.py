@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 import pytest
@@ -21,10 +21,11 @@ from streams.topology import CONTROL_MINUTES, CONTROL_TABLE
 from tests import pages
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
     from pathlib import Path
 
     from deploy.local.services import Broker
+    from streams.control.carry.sensing import Sensing
 
 CODEC = Codec()
 WAIT_S = 60.0
@@ -98,6 +99,38 @@ async def test_reports_become_figures_and_garbage_does_no_harm(page: Page) -> No
     assert (await page.get("/health"))[0] == 200
     for path in ("/tables/", "/router/", "/graph/", "/stats/", "/metrics"):
         assert (await page.get(path))[0] == 404, path
+
+
+class Kept:
+    """Stands for `Sensing`: is given the table in which it keeps what is usual."""
+
+    def keep_in(self, table: MutableMapping[str, str]) -> None:
+        """Keep in that."""
+        self.table = table
+
+
+async def test_what_is_usual_outlives_the_process_that_found_it(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """It is written by a timer, when no report is being read: Faust takes that only of tables with a partitioner."""
+    kafka.create_topics(
+        {f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1, f"{prefix}.{CONTROL_MINUTES}": 1}
+    )
+
+    async def life(number: int, kept: Kept) -> None:
+        folder = tmp_path / str(number)
+        asked = ControlOptions(kafka.bootstrap, prefix, "control@1", folder, sensing=cast("Sensing", kept))
+        app, _ = create(asked, CODEC)
+        await app.start()
+        try:
+            end_s = time.monotonic() + WAIT_S
+            while number and "drift sums" not in kept.table and time.monotonic() < end_s:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.1)
+            kept.table["drift sums"] = kept.table.get("drift sums", "") + "usual"
+        finally:
+            await app.stop()
+
+    for number in range(2):
+        await life(number, kept := Kept())
+    assert kept.table["drift sums"] == "usualusual"
 
 
 async def test_a_name_that_is_not_this_hosts_is_refused(page: Page) -> None:

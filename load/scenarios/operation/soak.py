@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ import numpy as np
 from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_most, quantiles_ms
 from load.harness.progress import say
 from load.matrix.leaks import Leaks
-from load.matrix.mixes import MIXED, RATE
+from load.matrix.mixes import MIXED
 from load.matrix.network import NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
 from load.matrix.runner import judged, placed, run_row
@@ -40,6 +41,7 @@ _LOOK_S: Final = 10.0
 _WARM_S: Final = 600.0  # of a process: its memory grows until its caches are full
 # A fail-over happens once in the life of a store.
 _FAULTS: Final = (*ROLE_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *(row for row in REDIS_ROWS if row.times > 1))
+_MIX: Final = replace(MIXED, rate=MIXED.rate / 2)  # three brokers and ten processes keep two cores half busy so
 _GROWTH: Final = Kind("", Better.LOWER, 0.5, 1.0)
 
 FIGURES = Figures(
@@ -57,7 +59,7 @@ async def run(stage: Stage) -> Result:
     random, leaks = Random(stage.seed), Leaks()  # noqa: S311
     rows: list[Row] = []
     seconds = SHORT_S if stage.short else SECONDS
-    async with placed(stage, NAME, mix=MIXED) as (place, groups):
+    async with placed(stage, NAME, mix=_MIX) as (place, groups):
         began_s = time.monotonic()
         looking = asyncio.create_task(_look(leaks, place))
         try:
@@ -114,7 +116,7 @@ def _result(
             **{f"{name}_mib_per_hour": mib for name, (mib, _) in grown.items()},
             **{f"{name}_handles_per_hour": handles for name, (_, handles) in grown.items()},
         },
-        parameters={"form": stage.form, "rate": RATE, "seed": stage.seed, "is_over": str(its is not None)},
+        parameters={"form": stage.form, "rate": _MIX.rate, "seed": stage.seed, "is_over": str(its is not None)},
         series={"rows": [row.plain() for row in rows], "held": leaks.minutes(began_s)},
         notes=tuple(said),
     )
