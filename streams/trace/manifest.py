@@ -73,7 +73,7 @@ class RecordedTopic:
         record: class of its values; None where they are not known.
         first: by partition the offset where the recording begins. A bound on disk moves it.
         next: by partition the offset behind the last record.
-        last_us: by partition the timestamp of the last record, which tells its log from another; older traces have none.
+        last_us: by partition the timestamp of the last record, which tells its log from others; older traces have none.
         schemas: under which its values were written, by fingerprint or registry id.
         parts: its files, by partition and offset.
         dropped: records that were deleted to keep the bound on disk.
