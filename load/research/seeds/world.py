@@ -109,7 +109,6 @@ class World:
         self.store = store
         self._digest = hashlib.blake2b(digest_size=8)
         self._tell = tell
-        self._joiner = joiner
         self._codec = _codec()
         models = plan.models
         hosts = {POOL: models} if plan.host is not None else {}
@@ -123,6 +122,7 @@ class World:
         self._ledger = Ledger(plan, self.broker, store, self._codec, plan.tolerance_us)
         self.members: dict[str, Member] = {}
         self.wall = Wall()
+        self._builder = Builder(plan, self._topology, self._codec, store, joiner)
 
     async def run(self) -> Outcome:
         """Run the deployment to its end."""
@@ -176,10 +176,11 @@ class World:
                 self.broker.append(topics.MODELS, 0, key, self._codec.encode(model(name, version)), now_us)
 
     def _start(self) -> None:
-        builder = Builder(self.plan, self._topology, self._codec, self.store, self._joiner)
         for role, count in self.plan.replicas.items():
             for number in range(count):
-                member = Member(f"{role}.{number}", role, self.broker, self.plan.seed, builder, self.wall, self.note)
+                member = Member(
+                    f"{role}.{number}", role, self.broker, self.plan.seed, self._builder, self.wall, self.note
+                )
                 self.members[member.name] = member
                 member.start()
         for group in [self.broker.group(node.group) for node in self._topology.nodes]:
@@ -219,4 +220,4 @@ class World:
         ended = [what for member in self.members.values() for what in member.ended]
         gauges = {name: member.gauges for name, member in self.members.items()}
         inner = self.store.inner
-        return laws.violations(Left(ended, gauges, inner.offsets, inner.states))
+        return laws.violations(Left(ended, gauges, inner.offsets, inner.states, self._builder.overfull))
