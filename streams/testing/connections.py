@@ -153,6 +153,17 @@ class SimulatedTransport:
 
         return await process.ask_serving([(topic, partition)], arrived)
 
+    async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions topics have that are there and can be asked about; see `KafkaTransport`."""
+        broker, asked = self._process.broker, tuple(topics)
+        weather = broker.weather
+
+        def found() -> dict[str, int]:
+            known = [topic for topic in asked if not (weather.away or weather.missing[topic])]
+            return {topic: broker.partitions[topic] for topic in known if topic in broker.partitions}
+
+        return await self._process.ask(found)
+
     def post(self, offers: Sequence[object]) -> list[None]:
         """Leave all to those that wait; see `ports.Transport`."""
         return [None] * len(offers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -32,6 +32,26 @@ _GARBAGE = 0.01  # of what is sent
 _COPIED, _FLIPPED = 0.05, 0.02  # of queries, where clients ask oddly
 
 
+class Sender:
+    """Sends records again until they are acknowledged."""
+
+    def __init__(self, process: Process) -> None:
+        self._transport = SimulatedTransport(process)
+
+    async def write(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
+        """Write a record, of topics of others also one without a value; it may be there several times then."""
+        emit = Emit(topic, partition, key, cast("bytes", value))
+        backoff_s = _BACKOFF_S
+        while True:
+            try:
+                await self._transport.send(topic, partition, [emit])
+            except BrokerUnavailableError:
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+            else:
+                return
+
+
 class Clients:
     """Ask and tell according to a plan; what they send is sent again until it is acknowledged."""
 
@@ -40,7 +60,7 @@ class Clients:
         self._process = process
         self._codec = codec
         self._random = random
-        self._transport = SimulatedTransport(process)
+        self._sender = Sender(process)
         self._sent = 0
 
     async def run(self) -> None:
@@ -60,7 +80,7 @@ class Clients:
             await asyncio.sleep(self._random.expovariate(burst.rate))
 
     async def _ask_and_tell(self, number: int, tasks: asyncio.TaskGroup) -> None:
-        random, application = self._random, self._random.choice(self._plan.applications)
+        random, application = self._random, self._random.choice(self._plan.asked)
         query_id = f"q{number}"
         if random.random() < _GARBAGE:
             await self._send(topics.QUERIES, query_id, b"garbage %d" % number)
@@ -140,15 +160,7 @@ class Clients:
         await self._write(topic, partition_of(key.encode(), self._plan.selection.partitions), key.encode(), value)
 
     async def _write(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        backoff_s = _BACKOFF_S
-        while True:
-            try:
-                await self._transport.send(topic, partition, [Emit(topic, partition, key, value)])
-            except BrokerUnavailableError:
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
-            else:
-                return
+        await self._sender.write(topic, partition, key, value)
 
     def _now_us(self) -> int:
         return self._process.clock.now_us()

@@ -36,6 +36,8 @@ LAWS: Mapping[str, str] = {
     "evidence": "what a version or a policy has cost is what was answered and told, silence included; none is left out",
     "features": "what was decided by is what was stored, or is named as imputed",
     "replayed": "the kernels do it again, bit for bit, from what was written",
+    "mapped": "each record of a mapped topic is asked or told as it says, or a dead letter; nothing else is",
+    "scored": "each answer is in the topic that it is mapped to, beside its own order, with what its models say",
     "ended": "nothing ends a role",
     "hosts": "a host loads no model twice at once, and holds no more than its memory",
     "commits": "no commit passes a record without an outcome, nor the learner's what is stored",

@@ -103,7 +103,7 @@ class SimulatedModel(OffLoopExecutor):
         await asyncio.sleep(predict_s)
         scores = self._computed(inputs)
         answers = np.array([self._answer(given) for given in inputs]) if scores is None else scores.argmax(axis=1)
-        return Timed(Predicted(tuple(outcomes), answers, scores), int(predict_s * 1e6))
+        return Timed(Predicted(_taken(outcomes, inputs), answers, scores), int(predict_s * 1e6))
 
     async def stop(self) -> None:
         """Let go of nothing."""
@@ -116,10 +116,15 @@ class SimulatedModel(OffLoopExecutor):
         return np.array(rows)
 
     def _answer(self, given: Input) -> int:
-        assert isinstance(given, Tensor)
         self._random.random()  # what seeds have found they find again: all that is drawn after it stays as it was
-        number = float(given.numpy()[0])
+        number = float(given.numpy()[0]) if isinstance(given, Tensor) else 0.0
         return said(self._name, self._version, int(number) if isfinite(number) else 0)
+
+
+def _taken(outcomes: Sequence[Outcome], inputs: Sequence[Input]) -> tuple[Outcome, ...]:
+    """Return outcomes as they are for rows of numbers; models take no others."""
+    its = zip(outcomes, inputs, strict=True)
+    return tuple([outcome if isinstance(given, Tensor) else Outcome.INVALID for outcome, given in its])
 
 
 class InstantModel(SimulatedModel):
@@ -152,7 +157,7 @@ class InstantModel(SimulatedModel):
                 case _:
                     outcomes[random.randrange(len(inputs))] = Outcome.INVALID
         answers = np.array([self._answer(given) for given in inputs])
-        return Timed(Predicted(tuple(outcomes), answers), random.randint(50, 900))
+        return Timed(Predicted(_taken(outcomes, inputs), answers), random.randint(50, 900))
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict after a while, which is timed."""

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from load.research.seeds.faults import Fault, drawn, struck_down
+from load.research.seeds.mapped import ROLE, drawn_mapping
 from policies import registry
 from schemas.records import Application, Source, Stage
 from streams.operators.join.kernel import JoinerSettings
@@ -16,6 +17,8 @@ from workers.kernel.schedule.registry import SCHEDULES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from load.research.seeds.mapped import Mapped
 
 MODELS = ("good", "bad")
 COMPUTING = ("wide", "wide-parity")  # compute features, of a query's input and of the sum of two
@@ -138,6 +141,7 @@ class Plan:
         parked: the share of the processes that poll when something has happened; the others poll as often as they would
             on a broker.
         commit_s: how often roles commit.
+        mapped: topics of others, where there are any.
     """
 
     seed: int
@@ -157,6 +161,12 @@ class Plan:
     flipped: float = 0.0
     parked: float = 0.0
     commit_s: float = 0.5
+    mapped: Mapped | None = None
+
+    @property
+    def asked(self) -> tuple[Application, ...]:
+        """The applications that clients ask; one is left to topics of others."""
+        return tuple([application for application in self.applications if not application.mapping])
 
     @property
     def tolerance_us(self) -> int:
@@ -261,8 +271,25 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         commit_s=Random(f"commits {seed}").choice(_CALM_COMMIT_S if is_calm else _COMMIT_S),  # noqa: S311
     )
     if is_at_once:
-        return _answering_at_once(at_once, made)
-    return replace(made, selection=_bare(outside, made.selection)) if is_plain else made
+        made = _answering_at_once(at_once, made)
+    elif is_plain:
+        made = replace(made, selection=_bare(outside, made.selection))
+    return with_mapping(made, drawn_mapping(seed, length_s, MODELS))
+
+
+def with_mapping(made: Plan, mapped: Mapped | None) -> Plan:
+    """Return a plan with topics of others beside what it has."""
+    if mapped is None:
+        return made
+    changes = () if mapped.changed is None else (Configure(*mapped.changed),)
+    return replace(
+        made,
+        mapped=mapped,
+        applications=(*made.applications, mapped.application),
+        replicas={**made.replicas, ROLE: mapped.processes},
+        faults=tuple(sorted((*made.faults, *mapped.faults), key=lambda fault: fault.at_s)),
+        changes=tuple(sorted((*made.changes, *changes), key=lambda change: change.at_s)),
+    )
 
 
 def _answering_at_once(random: Random, made: Plan) -> Plan:

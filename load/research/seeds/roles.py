@@ -14,10 +14,12 @@ from load.research.seeds.models import InstantModel, SimulatedModel, model
 from load.research.seeds.plan import HOST, POOL
 from schemas import topics
 from streams.columns.fronts import Fronted, before_joiner, before_learner, before_selection
+from streams.mapping.kernel import TopicMapper
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
 from streams.runtime.kafka.fast.whole_batches import records_of
+from streams.runtime.mapped_topics import counting
 from streams.runtime.role.definition import Ports, Rhythm, Role
 from streams.runtime.role.local import Local, LocalCodec
 from streams.runtime.role.loop import RoleLoop
@@ -132,6 +134,8 @@ class Builder:
         match node.role:
             case "selection":
                 return self._selection(Role(*place, drain_s=_SELECTION_DRAIN_S, patient=_PATIENT), process, ports)
+            case "mapping":
+                return self._mapping(Role(*place), process, ports)
             case "joiner":
                 joiner = self._joiner(codec, settings)
                 fronted = before_joiner(joiner, codec, records_of) if is_columnar else Fronted(joiner)
@@ -142,6 +146,13 @@ class Builder:
                 fronted = before_learner(learner, codec, records_of) if is_columnar else Fronted(learner)
                 taped = Taped(fronted.kernel, codec, process.name, about_learner(settings.memory_us, *_KEPT))
                 return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64, patient=_PATIENT), taped, ports)
+
+    def _mapping(self, role: Role, process: Process, ports: Ports) -> RoleLoop:
+        """Return what makes queries of others' records, which looks their topics up as it starts."""
+        counts: dict[str, int] = {}
+        prepare = counting(self._codec, SimulatedTransport(process).partitions, counts)
+        mapper = TopicMapper(self._codec, self._plan.selection.partitions, counts)
+        return RoleLoop(role, mapper, replace(ports, prepare=prepare))
 
     def _is_columnar(self, role: str, process: Process) -> bool:
         """Draw whether a role of a process goes by columns: every deployment has both ways."""

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 from load.research.seeds.clients import Clients
 from load.research.seeds.laws import Laws, Left
 from load.research.seeds.ledger import Ledger
+from load.research.seeds.mapped import ROLE
+from load.research.seeds.mapped_laws import MappedLedger
 from load.research.seeds.members import Member, Wall
 from load.research.seeds.models import model
 from load.research.seeds.nemesis import Nemesis
+from load.research.seeds.others import Others
 from load.research.seeds.plan import PARTITIONS, POOL, Deploy
 from load.research.seeds.roles import Builder
 from schemas import topics
@@ -33,8 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from load.research.seeds.laws import Violation
+    from load.research.seeds.mapped import Mapped
     from load.research.seeds.plan import Configure, Plan
     from streams.operators.contract import Record
+    from streams.runtime.ports import TopicPartition
 
 # Calls are written down for ever: on their way for 0.1 s of each second, so at one of these moments they are not.
 _LOOKS_S = (0.3, 0.3)
@@ -114,12 +119,14 @@ class World:
         hosts = {POOL: models} if plan.host is not None else {}
         self._topology = topology.build(models, PARTITIONS, dict.fromkeys(models, PARTITIONS), hosts=hosts)
         self.broker = FakeBroker(
-            partitions={name: topic.partitions for name, topic in self._topology.topics.items()},
+            partitions={name: topic.partitions for name, topic in self._topology.topics.items()}
+            | (dict(plan.mapped.partitions) if plan.mapped is not None else {}),
             stamped=frozenset(n for n, t in self._topology.topics.items() if t.timestamps == "LogAppendTime"),
             forgotten=frozenset((topics.REPORTS,)),
         )
         self.broker.appended.append(self._note)
         self._ledger = Ledger(plan, self.broker, store, self._codec, plan.tolerance_us)
+        self._mapped = None if plan.mapped is None else MappedLedger(plan, plan.mapped, self.broker, self._codec)
         self.members: dict[str, Member] = {}
         self.wall = Wall()
         self._builder = Builder(plan, self._topology, self._codec, store, joiner)
@@ -130,7 +137,10 @@ class World:
         self._start()
         self._change()
         self._plague()
+        others = None if self._mapped is None else asyncio.create_task(self._others(self._mapped.mapped).run())
         await self._clients().run()
+        if others is not None:
+            await others
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self.plan.length_s - now_s) + self.plan.quiet_s)
         for wait_s in _LOOKS_S:
@@ -184,7 +194,11 @@ class World:
                 self.members[member.name] = member
                 member.start()
         for group in [self.broker.group(node.group) for node in self._topology.nodes]:
-            group.watching.append(self._ledger.on_commit)
+            group.watching.append(self._watch(group.name))
+
+    def _watch(self, group: str) -> Callable[[str, Mapping[TopicPartition, int]], None]:
+        """Return who is told of a group's commits."""
+        return self._mapped.on_commit if self._mapped is not None and group == ROLE else self._ledger.on_commit
 
     def _change(self) -> None:
         """Write every change of what is deployed at its time."""
@@ -215,9 +229,14 @@ class World:
         process = Process("clients", self.broker, random, VirtualClock())
         return Clients(self.plan, process, self._codec, random)
 
+    def _others(self, mapped: Mapped) -> Others:
+        random = Random(f"others {self.plan.seed}")  # noqa: S311
+        return Others(self.plan, mapped, Process("others", self.broker, random, VirtualClock()))
+
     def _judge(self) -> list[Violation]:
         laws = Laws(self.plan, self.broker, self._ledger, self._codec, self.plan.tolerance_us)
         ended = [what for member in self.members.values() for what in member.ended]
         gauges = {name: member.gauges for name, member in self.members.items()}
         inner = self.store.inner
-        return laws.violations(Left(ended, gauges, inner.offsets, inner.states, self._builder.overfull))
+        found = laws.violations(Left(ended, gauges, inner.offsets, inner.states, self._builder.overfull))
+        return found if self._mapped is None else found + self._mapped.violations(self._ledger.dead)

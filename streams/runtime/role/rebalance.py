@@ -46,6 +46,9 @@ AFTER_SETTLING_S = 1.0
 BACKOFF_S = 0.25
 # How far back a topic is read that is new to a role whose topics change: no older query is still waited for.
 NEWS_US = 600_000_000
+# What is taken as committed of such a partition, so that its start is committed at once. Else a role that has read
+# nothing of it would begin anew, behind what was written while it was away.
+UNREAD = -1
 # How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
 END_ATTEMPTS = 20
 
@@ -203,7 +206,7 @@ class RebalanceHandler:
             positions |= (recent := await self._recent_of_news(committed))
             starts |= recent
             for partition, offset in committed.items():
-                self._tracker.assign(partition, starts[partition], offset)
+                self._tracker.assign(partition, starts[partition], UNREAD if offset is None else offset)
             self._kernel.on_partitions(dict.fromkeys(numbers, 0))
             return positions
         main = [(self._role.main, number) for number in numbers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
@@ -10,7 +11,8 @@ from unittest.mock import ANY
 import pytest
 
 from load.research.seeds.faults import Fault
-from load.research.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan
+from load.research.seeds.mapped import ROLE, drawn_mapping
+from load.research.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan, with_mapping
 from load.research.seeds.world import simulate
 from policies import registry
 from streams.operators.contract import LOOKED_UP, NONE_UNREAD, Span
@@ -108,12 +110,38 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault, processes: st
         applications=applications,
         faults=faults,
         changes=(),
-        replicas={role: 1 for role in given.replicas if role not in map(worker_role, COMPUTING)},
+        replicas={role: 1 for role in given.replicas if role not in (ROLE, *map(worker_role, COMPUTING))},
+        mapped=None,
         faulty=0.0,
         joiner=JoinerSettings(2, window_us=5_000_000, early_us=2_000_000),
         parked=0.0,
         commit_s=0.5,
         bursts=(Burst(2.0, min(length_s - 5, 115.0), rate),),
+    )
+
+
+def mapped() -> Plan:
+    """Return a deployment that has orders and truths of others besides."""
+    drawn = next(filter(None, (drawn_mapping(seed, 25.0, MODELS) for seed in count(1))))
+    application = replace(drawn.application, window_s=5.0)
+    partitions = dict.fromkeys(drawn.partitions, 2)
+    its = replace(drawn, application=application, changed=None, faults=(), partitions=partitions, rate=1.0)
+    return with_mapping(small(1, 25.0, 4.0), its)
+
+
+def idle_mapping() -> Plan:
+    """A mapping that has read nothing when it goes away, for longer than a topic is read back that is new to it."""
+    given = mapped()
+    assert given.mapped is not None
+    its = replace(given.mapped.application, mapping=given.mapped.application.mapping.replace("earliest", "latest"))
+    return replace(
+        given,
+        length_s=1_000.0,
+        applications=(*given.asked, its),
+        mapped=replace(given.mapped, application=its),
+        replicas={**given.replicas, ROLE: 1},
+        bursts=(Burst(60.0, 10.0, 2.0), Burst(800.0, 10.0, 2.0)),
+        faults=(Fault(40.0, "kill", 800.0, f"{ROLE}.0"),),
     )
 
 
@@ -164,6 +192,13 @@ def long_outage() -> Plan:
 def broken(given: Plan, **instead: Any) -> set[str]:
     """Return the laws that a plan breaks."""
     return {violation.law for violation in simulate(given, **instead).violations}
+
+
+def test_a_mapping_that_does_not_commit_where_it_begins_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It began anew ten minutes before the end, and asked nothing about the orders of before."""
+    assert broken(idle_mapping()) == set()
+    monkeypatch.setattr("streams.runtime.role.rebalance.UNREAD", None)
+    assert broken(idle_mapping()) == {"commits", "mapped"}
 
 
 def test_a_store_that_takes_an_equal_offset_for_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,18 +13,21 @@ import pytest
 
 from load.research.operation import seeds
 from load.research.seeds.laws import LAWS
+from load.research.seeds.mapped import SCORED
 from schemas import topics
-from streams.operators.contract import Emit, Skip
+from streams.mapping.incoming import query_of
+from streams.mapping.outgoing import outgoing_row
+from streams.operators.contract import DeadLetter, Emit, Skip
 from streams.operators.join.observation import observation
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.rebalance import RebalanceHandler
 from tests.unit.load import test_seeds_find as find
 from tests.unit.load import test_seeds_hosts as hosts
-from tests.unit.load.test_seeds_find import broken, small
+from tests.unit.load.test_seeds_find import broken, mapped, small
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from schemas.records import Feedback, Observation, Prediction
     from streams.operators.contract import Effects, Position
@@ -79,6 +82,47 @@ def left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OffsetTracker, "complete", deaf)
 
 
+def unrefused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role that passes what it refuses, without a dead letter."""
+    perform = Performer.perform
+
+    def lenient(self: Performer, effects: Effects) -> None:
+        perform(
+            self, [Skip((one.record.position,), "let go") if isinstance(one, DeadLetter) else one for one in effects]
+        )
+
+    monkeypatch.setattr(Performer, "perform", lenient)
+
+
+def crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping that puts every answer beside the order of the one before."""
+    asked: list[Mapping[str, Any]] = [{}]
+
+    def of_another(prediction: Prediction, row: Mapping[str, Any], *its: Any) -> dict[str, Any] | None:
+        asked.append(row)
+        return outgoing_row(prediction, asked[-2], *its)
+
+    monkeypatch.setattr("streams.mapping.kernel.outgoing_row", of_another)
+
+
+def misplaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping that does not know how many partitions there are for its answers."""
+
+    async def none(*_: object) -> dict[str, int]:
+        return {}
+
+    monkeypatch.setattr("streams.testing.connections.SimulatedTransport.partitions", none)
+
+
+def misread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping that asks about another number than the order's."""
+
+    def other(row: Mapping[str, Any], *its: Any, **more: Any) -> Any:
+        return query_of({**row, "number": 5}, *its, **more)
+
+    monkeypatch.setattr("streams.mapping.kernel.query_of", other)
+
+
 # By law: the fault that breaks it.
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "answered": unwritten(topics.PREDICTIONS),
@@ -87,6 +131,18 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "committed": uncommitted,
     "memory": left_over,
 }
+# What a mapping does wrong, and the law that finds it.
+MAPPED: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("mapped", unwritten(topics.QUERIES)),
+    ("mapped", unwritten(topics.FEEDBACK)),
+    ("mapped", misread),
+    ("mapped", unrefused),
+    ("scored", unwritten(SCORED)),
+    ("scored", crossed),
+    ("scored", misplaced),
+    ("commits", unwritten(SCORED)),
+    ("commits", unrefused),
+]
 # By law: where else it is seen failing.
 FOUND: dict[str, Callable[..., None]] = {
     "answered_once": find.test_a_copy_that_is_not_recognised_is_found,
@@ -121,6 +177,20 @@ def test_the_seed_keeps_all_laws_without_a_fault() -> None:
     assert broken(small(1, 25.0, 4.0)) == set()
 
 
+@pytest.mark.parametrize(("law", "fault"), MAPPED)
+def test_what_a_mapping_does_wrong_is_found(
+    law: str, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgets, crosses, misplaces or misreads what it maps; the next test says that nothing else is wrong."""
+    fault(monkeypatch)
+    assert law in broken(mapped())
+
+
+def test_a_mapping_keeps_all_laws_without_a_fault() -> None:
+    """The same, as it should be."""
+    assert broken(mapped()) == set()
+
+
 def test_a_simulation_that_breaks_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeds behind it are run all the same."""
 
@@ -133,4 +203,4 @@ def test_a_simulation_that_breaks_is_a_violation(monkeypatch: pytest.MonkeyPatch
 
 def test_every_law_is_seen_failing() -> None:
     """A law that cannot fail says nothing."""
-    assert {*FAULTS, *FOUND, "ran"} == {*LAWS}
+    assert {*FAULTS, *FOUND, *(law for law, _ in MAPPED), "ran"} == {*LAWS}
