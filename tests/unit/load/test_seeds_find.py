@@ -268,7 +268,7 @@ def deaf_coordinator() -> Plan:
 
 def test_a_joiner_that_does_not_look_at_what_it_has_written_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes observations again that the learner has forgotten."""
-    monkeypatch.setattr(Joiner, "_on_observations", lambda _self, _records: None)
+    monkeypatch.setattr(Joiner, "_on_observations", lambda *_: None)
     assert broken(deaf_coordinator()) == {"once"}
 
 
