@@ -129,7 +129,7 @@ async def placed(
         if mix.is_paired:
             paired(bootstrap, asked.prefix)
         async with stage.launch(asked) as system:
-            promised = Promised(SLO_MS / 1e3, PARTITIONS)
+            promised = Promised(SLO_MS / 1e3, PARTITIONS, WINDOW_S)
             traffic = Traffic(bootstrap, asked.prefix, mix.kinds, mix.rate, mix.delays, promised)
             door = Door(port_of(asked, "gateway"), mix.kinds[0].application)
             place = Place(

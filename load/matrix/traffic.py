@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GARBAGE, STRAY, TWICE_ASKED, TWICE_TOLD = 49, 48, 47, 46
 NEVER, LATE, SLOW = (44, 45), (42, 43), (40, 41)
 _TICK_S: Final = 0.02
-_PROMPT_S: Final = 5.0  # far less than a window: feedback that the brokers have by then is in time
+_IN_TIME: Final = 0.8  # of a window since the answer: feedback that the brokers have by then is in time
 _CATCH_UP: Final = 200  # queries sent in one go after an outage
 _FLUSH_S: Final = 60.0
 _METADATA_S: Final = 10.0
@@ -44,10 +44,11 @@ _GOOD: Final = 0.9
 
 
 class Promised(NamedTuple):
-    """What is asked of the deployment: an answer by the objective (s), from every partition."""
+    """What is asked of the deployment: an answer by the objective, from every partition, and its window (s)."""
 
     slo_s: float
     partitions: int
+    window_s: float
 
 
 class Acknowledged(NamedTuple):
@@ -239,23 +240,23 @@ class Traffic:
         elif turn in self.delays:
             heappush(self._due, (time.monotonic() + self.delays[turn], number))
         else:
-            self._tell(number, 2 if turn == TWICE_TOLD else 1)
+            self._tell(number, 2 if turn == TWICE_TOLD else 1, prediction.answered_us)
 
     def _tell_late(self) -> None:
         while self._due and self._due[0][0] <= time.monotonic():
             _, number = heappop(self._due)
             self.acknowledged.late.add(f"q{number}")
-            self._tell(number, 1)
+            self._tell(number, 1, 0)
 
-    def _tell(self, number: int, times: int) -> None:
+    def _tell(self, number: int, times: int, answered_us: int) -> None:
         feedback = told(self.kinds, number, time.time_ns() // 1000)
         for _ in range(times):
-            self._put(feedback, partial(self._told, f"q{number}", truth(number), time.monotonic()))
+            self._put(feedback, partial(self._told, f"q{number}", truth(number), answered_us))
 
-    def _told(self, name: str, label: int, sent_s: float) -> None:
-        """Note feedback that has come; what took long, on a connection that fell silent, may be late."""
+    def _told(self, name: str, label: int, answered_us: int) -> None:
+        """Note feedback that has come; if it, or the answer, took long on a connection that fell silent, it is late."""
         self.acknowledged.told[name] = label
-        if time.monotonic() - sent_s > _PROMPT_S:
+        if time.time_ns() // 1000 - answered_us > _IN_TIME * self._promised.window_s * 1e6:
             self.acknowledged.late.add(name)
 
 

@@ -148,7 +148,8 @@ def test_where_clocks_are_shifted_some_feedback_comes_after_half_a_window_and_ma
     assert mix_of("clocks", is_short=True) is CLOCKED
     assert {CLOCKED.delays[turn] for turn in SLOW} == {WINDOW_S / 2}
     assert not {*SLOW} & ({*LATE, *NEVER} | PLAIN.delays.keys())
-    traffic = Traffic("127.0.0.1:1", "none", CLOCKED.kinds, 60.0, {LATE[0]: 0.1, SLOW[0]: -0.1}, Promised(2.0, 4))
+    delays, promised = {LATE[0]: 0.1, SLOW[0]: -0.1}, Promised(2.0, 4, 30.0)
+    traffic = Traffic("127.0.0.1:1", "none", CLOCKED.kinds, 60.0, delays, promised)
     traffic._start_us = time.time_ns() // 1000
     for number in (LATE[0], SLOW[0], SLOW[0] + EVERY):
         answer = Prediction(f"q{number}", "sums", None, None, Status.COMPLETE, None, 1, 1.0, (), 0, 0, 0, 0)

@@ -94,11 +94,19 @@ def test_who_reads_others_topics_is_asked_and_told_in_json() -> None:
 
 def test_a_query_is_late_from_when_it_was_meant_to_be_sent() -> None:
     """What waits for a broker waits: the time counts, though it is handed to the client later."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4, 30.0))
     traffic._start_us = time.time_ns() // 1000 - 60_000_000
     answer = Prediction("q60", "sums", None, None, Status.DEFAULT, None, -1, 0.0, (), 0, 0, 0, 0)
     traffic._answered(60, answer, 0)
     assert 58_000 < traffic.latencies_ms[0] < 62_000
+
+
+@pytest.mark.parametrize(("ago_s", "is_late"), [(0, False), (20, False), (31, True)])
+def test_feedback_on_an_answer_that_was_long_on_its_way_may_be_late(*, ago_s: int, is_late: bool) -> None:
+    """A window runs from the answer, and a client whose connection fell silent reads that half a minute later."""
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4, 30.0))
+    traffic._told("q1", 1, time.time_ns() // 1000 - ago_s * 1_000_000)
+    assert ("q1" in traffic.acknowledged.late) == is_late
 
 
 def test_one_truth_in_five_is_neither_model_s_answer_alone() -> None:
@@ -120,7 +128,7 @@ def test_silence_is_no_service() -> None:
 
 def test_a_query_without_an_answer_is_not_answered_completely() -> None:
     """One answer to a hundred queries is a hundredth, whatever is garbage among them."""
-    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4))
+    traffic = Traffic("127.0.0.1:1", "none", PLAIN.kinds, 60.0, {}, Promised(2.0, 4, 30.0))
     traffic.first[0] = Status.COMPLETE
     asked = sum(map(is_query, range(100)))
     assert (asked, traffic.share_complete(0, 100)) == (96, 1 / 96)
