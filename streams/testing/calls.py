@@ -59,10 +59,8 @@ class VirtualCall(asyncio.TimerHandle):
         return self.when_s
 
     def go(self, loop: asyncio.AbstractEventLoop) -> None:
-        """VirtualCall it; what it raises is told to the loop."""
+        """Call it; what it raises is told to the loop, and ends it if it is no error, such as a test's timeout."""
         try:
             self.its.run(self.what, *self.about)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as fault:  # noqa: BLE001 - as asyncio's own handles do
+        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 - as asyncio's own handles do
             loop.call_exception_handler({"message": f"{self.what!r} failed", "exception": fault})

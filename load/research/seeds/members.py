@@ -171,6 +171,8 @@ class Member:
             return
         self._task = None
         fault = task.exception()
+        if (stopped := _stopped_by(fault)) is not None:
+            raise stopped
         if fault is not None and not _is_planned(fault):
             self.ended.append(f"{self.name} was ended by {_shown(fault)}")
         elif fault is None and not self._stop.is_set():
@@ -191,6 +193,13 @@ def _is_planned(fault: BaseException) -> bool:
     if isinstance(fault, BaseExceptionGroup):
         return all(map(_is_planned, fault.exceptions))
     return isinstance(fault, HungError)
+
+
+def _stopped_by(fault: BaseException | None) -> BaseException | None:
+    """Return what has ended a role from outside of the simulation: a test's timeout comes upon whatever runs then."""
+    if isinstance(fault, BaseExceptionGroup):
+        return next(filter(None, map(_stopped_by, fault.exceptions)), None)
+    return None if fault is None or isinstance(fault, Exception) else fault
 
 
 def _shown(fault: BaseException) -> str:
