@@ -23,6 +23,9 @@ HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 # Kafka bounds batches; the largest accepted record, with its headers, is half a MiB unless `max_input_kib` says more.
 MAX_BATCH_BYTES = 2 * 1024 * 1024
+# Of a segment of a topic that is compacted. The newest one never is, and who starts reads all of it: with Kafka's GiB,
+# the page would read a day of reports.
+_COMPACT_BYTES = 16 * 1024 * 1024
 # For a client's batch: Kafka's own default, because every client library's largest batch fits into it.
 MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
 # A dead letter is its record and the cause.
@@ -91,6 +94,7 @@ class Topic:
             "max.message.bytes": str(self.max_bytes),
             "message.timestamp.type": self.timestamps,
             **({"compression.type": self.compression} if self.compression else {}),
+            **({"segment.bytes": str(_COMPACT_BYTES)} if self.cleanup == "compact" else {}),
             **({"segment.index.bytes": str(self.index_bytes)} if self.index_bytes else {}),
             **({"retention.bytes": str(self.most_bytes)} if self.most_bytes else {}),
             **kept,

@@ -119,7 +119,9 @@ async def placed(
         redis = undo.enter_context(stage.redis())
         second = undo.enter_context(stage.redis(redis))
         proxy = undo.enter_context(Proxy([*ports, port(redis.url)]))
-        brokers = undo.enter_context(stage.brokers(count, bench=False, through={p: proxy.doors[p] for p in ports}))
+        brokers = undo.enter_context(
+            stage.brokers(count, bench=mix.rate > PLAIN.rate, through={p: proxy.doors[p] for p in ports})
+        )
         bootstrap = ",".join(f"127.0.0.1:{proxy.doors[its]}" for its in ports)
         store = redis.url.replace(f":{port(redis.url)}/", f":{proxy.doors[port(redis.url)]}/")
         asked = deployment(mix, made.new_prefix("matrix"), folder, bootstrap, store, count)

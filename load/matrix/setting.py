@@ -51,7 +51,7 @@ def deployment(mix: Mix, prefix: str, folder: Path, bootstrap: str, redis_url: s
         "worker": {"partitions": dict(mix.workers)},
         "joiner": {"window_s": WINDOW_S, "early_s": EARLY_S},
         "record": {"folder": str(trace_folder(folder))},
-        "gateway": {"port": free_port()},
+        "gateway": {"port": free_port(), "memory_mib": 1},  # full within the first minutes
         "control": {"port": free_port()},
         "log_level": "info",
     }

@@ -20,6 +20,7 @@ from schemas.records import Report
 from streams.control.carry.guards import measured
 from streams.control.carry.planning import asked
 from streams.control.faust_kafka import FaustTransport
+from streams.control.live import LiveFigures
 from streams.control.minutes import Minutes
 from streams.control.page import rivals
 from streams.control.page.outages import fails
@@ -100,14 +101,14 @@ def create(options: ControlOptions, codec: Codec) -> ControlApp:
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
     place = DeploymentSettings(options.prefix, options.instance, options.bootstrap, options.redis)
-    live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
+    live = LiveFigures(app.Table("live", key_type=str, partitions=1, help="figures of each process"))
     kept = app.Table("minutes", key_type=str, value_type=str, partitions=1, help="a day, for charts; what is usual")
     minutes = Minutes(kept)
     if options.sensing is not None:
         options.sensing.keep_in(kept)
     sight = Visibility(place, _now_us())
     state = ControlState(live, sight, options.promoting, options.planning, minutes, sensing=options.sensing)
-    _read(app, reports, state, codec)
+    _read(app, reports, state, live, codec)
     _report(app, reports, codec, options, state)
     _listen(app, state)
     _promote(app, state)
@@ -139,10 +140,11 @@ def _bare(options: ControlOptions) -> faust.App:
     )
 
 
-def _read(app: faust.App, reports: TopicT, state: ControlState, codec: Codec) -> None:
+def _read(app: faust.App, reports: TopicT, state: ControlState, live: LiveFigures, codec: Codec) -> None:
     async def follow(values: AsyncIterable[bytes]) -> None:
         """Fold each report into the table; skip records that are no reports."""
         async for value in values:
+            live.load()  # tables have been read now
             try:
                 report = codec.decode(Report, value)
             except DecodeError:

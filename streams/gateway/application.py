@@ -7,6 +7,7 @@ import hashlib
 import logging
 import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas.ids import DRAWN_BITS, query_id
@@ -161,10 +162,10 @@ class GatewayApplication:
             # In a task of its own: who asked first may leave (gRPC cancels its calls), and others wait for the reply.
             reply = asyncio.ensure_future(self._answered(asked, asked.ask.id))
             memory.begin(key, digest, reply)
-            reply.add_done_callback(lambda _: memory.end(key))
+            reply.add_done_callback(partial(memory.end, key))
         else:
             self._parts.figures.repeated += 1
-        return await asyncio.shield(reply)
+        return reply if isinstance(reply, HttpReply) else await asyncio.shield(reply)
 
     async def _answered(self, asked: ParsedRequest, name: str) -> HttpReply:
         predictions = await self._parts.asking.ask(asked.ask, name)

@@ -71,6 +71,7 @@ class Recorder:
         self._is_patient = is_patient
         self._known: set[TopicPartition] = set()
         self._starts: dict[TopicPartition, int] = {}
+        self._joints: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, int] | None = None
         self._written_us = 0
         self._counts: Counter[str] = Counter()
@@ -159,10 +160,18 @@ class Recorder:
             if at > end:
                 raise OtherLogError(topic, partition, f"ends at offset {end}, before {at}")
         self._known = set(self._starts)
+        self._joints = self._found_joints(bounds)
         self._written_us = self._now_us()
         if not self._span.is_open(self._now_us()):
             self._ends = await self._found_ends(bounds)
-        self._logs.seek(self._starts)
+        self._logs.seek({place: at - (place in self._joints) for place, at in self._starts.items()})
+
+    def _found_joints(self, bounds: Mapping[TopicPartition, Bounds]) -> dict[TopicPartition, int]:
+        """Return when the last record of each log was written that the trace goes on with, if it is still there."""
+        known = {
+            place: self._writer.last_us_of(place) for place, at in self._starts.items() if at > bounds[place].begin
+        }
+        return {place: time_us for place, time_us in known.items() if time_us is not None}
 
     async def _found(self, place: Place | None) -> Mapping[TopicPartition, int]:
         return await self._logs.find(place.us) if isinstance(place, Time) else {}
@@ -182,6 +191,7 @@ class Recorder:
         limits = self._ends
         if limits is not None:
             records = [one for one in records if one.offset < limits.get((one.topic, one.partition), 0)]
+        records = self._joined(records)
         firsts = {(one.topic, one.partition): one.offset for one in reversed(records)}
         for place, first in firsts.items():
             if place not in self._known:  # added to a topic meanwhile
@@ -191,6 +201,21 @@ class Recorder:
                 raise OtherLogError(*place, "has begun anew")
         self._writer.add(records)
         self._counts.update(one.topic for one in records)
+
+    def _joined(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Return what follows the last record that the trace has: it is read again, and tells its log from another.
+
+        A log that was cut off below it, or made anew, and has grown beyond it meanwhile has another record there. Where
+        there is none any more, as in a compacted topic, nothing can be told.
+        """
+        for record in records if self._joints else ():
+            place = record.topic, record.partition
+            time_us = self._joints.pop(place, None)
+            if time_us is not None and record.offset < self._starts[place]:
+                if record.timestamp_us != time_us:
+                    raise OtherLogError(*place, f"has another record at offset {record.offset}")
+                records = [one for one in records if one is not record]
+        return records
 
     async def _write(self, stop: asyncio.Event) -> None:
         """Bring what was read to disk; without patience the first failure is the last."""

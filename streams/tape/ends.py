@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 # Of a process that was killed this much of its tape is lost, and so long after its last call it may have written.
 LOST_US: Final = 2_000_000
 WRITING_US: Final = 30_000_000
-# One that stood still, went on and was killed had no time for a call: it wrote so long before the next one began.
+# One that stood still, or had nothing to do, went on and was killed had no time for a call: it wrote so long before
+# another one began in its place. That is not the next one of its role where the role has several processes.
 RESTART_US: Final = 60_000_000
 
 
@@ -23,7 +24,7 @@ class TapeEnd(NamedTuple):
         torn_us: since when it is not played; None = it is, to its end.
         is_stopped: whether its process has stopped, so that nothing is lost.
         begun_us: when its first call was.
-        next_us: when another process of its role began next: one that stood still may have gone on just before.
+        nexts_us: when other processes of its role have begun since: it may have gone on just before any of them.
     """
 
     role: str
@@ -31,7 +32,7 @@ class TapeEnd(NamedTuple):
     torn_us: int | None
     is_stopped: bool
     begun_us: int = 0
-    next_us: int = 0
+    nexts_us: tuple[int, ...] = ()
 
     def may_have_written(self, role: str, from_us: int, until_us: int) -> bool:
         """Tell whether its process may have written, as this role, what the tape does not tell."""
@@ -41,8 +42,7 @@ class TapeEnd(NamedTuple):
             return False
         end_us = self.last_us if self.torn_us is None else self.torn_us
         spans = [(end_us - LOST_US, self.last_us + WRITING_US)]
-        if self.next_us:
-            spans.append((self.next_us - RESTART_US, self.next_us))
+        spans += [(next_us - RESTART_US, next_us) for next_us in self.nexts_us]
         return any(until_us >= begin and from_us <= end for begin, end in spans)
 
 
@@ -74,9 +74,9 @@ class TapeEnds(NamedTuple):
 
 
 def ends_of(tapes: Mapping[str, TapeEnd], clocks_us: int) -> TapeEnds:
-    """Return how tapes end, each with when the next one of its role begins."""
+    """Return how tapes end, each with when others of its role begin behind it."""
     found: dict[str, TapeEnd] = {}
     for name, tape in tapes.items():
         later = [one.begun_us for one in tapes.values() if one.role == tape.role and one.begun_us > tape.last_us]
-        found[name] = tape._replace(next_us=min(later, default=0))
+        found[name] = tape._replace(nexts_us=tuple(later))
     return TapeEnds(found, clocks_us)

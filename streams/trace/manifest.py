@@ -73,6 +73,7 @@ class RecordedTopic:
         record: class of its values; None where they are not known.
         first: by partition the offset where the recording begins. A bound on disk moves it.
         next: by partition the offset behind the last record.
+        last_us: by partition the timestamp of the last record, which tells its log from others; older traces have none.
         schemas: under which its values were written, by fingerprint or registry id.
         parts: its files, by partition and offset.
         dropped: records that were deleted to keep the bound on disk.
@@ -88,6 +89,7 @@ class RecordedTopic:
     parts: tuple[Part, ...] = ()
     dropped: int = 0
     missed: int = 0
+    last_us: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what no recorder writes: above all a file that is not this topic's, wherever it would lie."""
@@ -97,13 +99,14 @@ class RecordedTopic:
             if part.file != file_name(self.name, part.partition, part.first):
                 raise ValueError(f"{part.file!r} is no part of {self.name}")
 
-    def with_part(self, part: Part, schemas: Iterable[str] = ()) -> RecordedTopic:
-        """Return the topic with a part that is new or has grown, whose values have these schemas."""
+    def with_part(self, part: Part, last_us: int, schemas: Iterable[str] = ()) -> RecordedTopic:
+        """Return the topic with a part that is new or has grown: its last record's time, its values' schemas."""
         parts = {one.file: one for one in self.parts} | {part.file: part}
         return replace(
             self,
             parts=tuple(sorted(parts.values(), key=lambda one: (one.partition, one.first))),
             next={**self.next, part.partition: part.next},
+            last_us={**self.last_us, part.partition: last_us},
             schemas=tuple(sorted({*self.schemas, *schemas})),
         )
 
@@ -240,11 +243,13 @@ def file_name(topic: str, partition: int, first: int) -> str:
 
 
 def _topic(name: str, data: dict[str, Any]) -> RecordedTopic:
-    offsets = {key: {int(partition): at for partition, at in data[key].items()} for key in ("first", "next")}
+    numbers = {"first": data["first"], "next": data["next"], "last_us": data.get("last_us", {})}
+    offsets = {key: {int(partition): at for partition, at in its.items()} for key, its in numbers.items()}
     parts = tuple(Part(**part) for part in data["parts"])
     found = RecordedTopic(**{**data, **offsets, "schemas": tuple(data["schemas"]), "parts": parts})
     _check(str, found.name, *found.schemas, *([] if found.record is None else [found.record]))
     _check(int, found.partitions, found.dropped, found.missed, *found.first.values(), *found.next.values())
+    _check(int, *found.last_us.values())
     if found.name != name:
         raise ValueError(f"{found.name!r} stands under the name {name!r}")
     return found

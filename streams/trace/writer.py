@@ -84,6 +84,11 @@ class TraceWriter:
             for topic in self._manifest.topics.values()
             for partition, offset in topic.next.items()
         }
+        self._last_us = {
+            (topic.name, partition): time_us
+            for topic in self._manifest.topics.values()
+            for partition, time_us in topic.last_us.items()
+        }
         self._schemas: dict[str, set[str]] = {}
 
     @property
@@ -99,6 +104,10 @@ class TraceWriter:
     def next_of(self, place: tuple[str, int]) -> int:
         """Return the offset that is taken next of an expected partition."""
         return self._next[place]
+
+    def last_us_of(self, place: tuple[str, int]) -> int | None:
+        """Return the timestamp of the last record that was taken of a partition; None = not known."""
+        return self._last_us.get(place)
 
     def expect(self, topic: str, starts: Mapping[int, int], oldest: Mapping[int, int] | None = None) -> dict[int, int]:
         """Take up a topic that is about to be recorded.
@@ -142,7 +151,7 @@ class TraceWriter:
                 path = self._folder / file_name(*place, record.offset)
                 self._growing[place] = GrowingPart(path, record.partition, kind)
             self._growing[place].add(record, packed.data)
-            self._next[place] = record.offset + 1
+            self._next[place], self._last_us[place] = record.offset + 1, record.timestamp_us
             added += 1
         return added
 
@@ -159,7 +168,9 @@ class TraceWriter:
                 if part.bytes >= limit:
                     part = replace(part, is_complete=True)
                     del self._growing[topic, partition]
-                grown = self._manifest.topics[topic].with_part(part, self._schemas.get(topic, ()))
+                grown = self._manifest.topics[topic].with_part(
+                    part, self._last_us[topic, partition], self._schemas.get(topic, ())
+                )
                 self._manifest = self._manifest.with_topic(grown)
         keep = self._limits.keep_bytes
         kept = self._manifest if keep is None else self._manifest.trimmed(keep)

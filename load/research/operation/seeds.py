@@ -1,6 +1,6 @@
 """`seeds`: whole deployments in virtual time, with faults drawn from seeds, each judged by the same laws.
 
-Needs no broker and no waiting: an hour of a deployment takes some 12 to 25 seconds of CPU.
+Needs no broker and no waiting: in a minute of CPU some 2.5 hours of a busy deployment pass, and 17 of a calm one.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from streams.operators.contract import Loaded, Predicted, Ran
 from workers.errors import HungError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
     from random import Random
 
     from schemas.records import Tensor
@@ -22,18 +22,70 @@ _LOAD_S = (0.01, 1.0)
 _ENDS = 0.1  # of faulty batches and loads, the share that ends the process
 
 
+class HostMemory:
+    """The copies that are in memory, or being loaded, and what was wrong with loading one.
+
+    Args:
+        host: its name.
+        models: so many have room.
+        wrong: is told.
+    """
+
+    def __init__(self, host: str, models: int, wrong: list[str]) -> None:
+        self._host = host
+        self._models = models
+        self._wrong = wrong
+        self._loading: list[tuple[str, int]] = []
+        self._held: set[tuple[str, int]] = set()
+
+    def __contains__(self, copy: object) -> bool:
+        """Tell whether a copy is loaded."""
+        return copy in self._held
+
+    def begin(self, copy: tuple[str, int]) -> None:
+        """Begin to load a copy."""
+        if copy in self._held or copy[0] in [name for name, _ in self._loading]:
+            self._wrong.append(f"{self._host} loads {copy[0]} ({copy[1]}), which is loaded already, or being loaded")
+        self._loading.append(copy)
+        taken = len(self._loading) + len(self._held)
+        if taken > self._models:
+            self._wrong.append(f"{self._host} has {taken} models in memory, where {self._models} have room")
+
+    def end(self, copy: tuple[str, int], *, is_there: bool) -> None:
+        """End to load a copy: it is there, unless somebody has let go of it meanwhile."""
+        if copy in self._loading:
+            self._loading.remove(copy)
+            self._held.update([copy] * is_there)
+
+    def let_go(self, copy: tuple[str, int]) -> None:
+        """Let go of a copy."""
+        self._held.discard(copy)
+        if copy in self._loading:
+            self._loading.remove(copy)
+
+    def clear(self) -> None:
+        """Lose all that was loaded."""
+        self._held.clear()
+        self._loading.clear()
+
+
 class SimulatedModels:
     """Implements `streams.runtime.ports.Executors`, as `workers.executors.host` does.
 
     Args:
         random: draws how long all takes, and what goes wrong.
         faulty: the share of batches and loads on which something does.
+        memory: of the process.
+        slow_s: draws what a load takes; None = it is quick.
     """
 
-    def __init__(self, random: Random, faulty: float) -> None:
+    def __init__(
+        self, random: Random, faulty: float, memory: HostMemory, slow_s: Callable[[], float] | None = None
+    ) -> None:
         self._random = random
         self._faulty = faulty
-        self._held: set[tuple[str, int]] = set()
+        self._memory = memory
+        self._slow_s = slow_s
         self._jobs: set[asyncio.Task[None]] = set()
         self._models: dict[str, SimulatedModel] = {}
 
@@ -44,11 +96,12 @@ class SimulatedModels:
 
     def load(self, load: Load) -> None:
         """Load a copy."""
+        self._memory.begin((load.model.name, load.copy))
         self._do(self._load(load))
 
     def unload(self, unload: Unload) -> None:
         """Let go of a copy."""
-        self._held.discard((unload.model, unload.copy))
+        self._memory.let_go((unload.model, unload.copy))
 
     def predict(self, predict: Predict) -> None:
         """Predict a batch, of a copy that is there."""
@@ -79,19 +132,19 @@ class SimulatedModels:
 
     async def _load(self, load: Load) -> None:
         copy, took_s = (load.model.name, load.copy), self._random.uniform(*_LOAD_S)
+        took_s = took_s if self._slow_s is None else self._slow_s()
         lost = await self._within(copy, asyncio.ensure_future(asyncio.sleep(took_s)))
         if lost is not None:
             self._events.loaded(Loaded.of(load, lost or None, is_lost=True))
             return
         is_bad = self._random.random() < self._faulty
-        if not is_bad:
-            self._held.add(copy)
+        self._memory.end(copy, is_there=not is_bad)
         fault = "it cannot be read, as the seed says" if is_bad else None
         self._events.loaded(Loaded.of(load, fault, int(took_s * 1e6), MODEL_BYTES))
 
     async def _predict(self, predict: Predict) -> None:
         copy, rows = (predict.model, predict.copy), len(predict.rows)
-        if copy not in self._held:  # the process that had it has ended, and the kernel does not know yet
+        if copy not in self._memory:  # the process that had it has ended, and the kernel does not know yet
             self._events.predicted(predict, Ran(_innocent(rows), 0, is_lost=True))
             return
         model = self._models.setdefault(predict.model, SimulatedModel(predict.model, self._random, self._faulty))
@@ -125,7 +178,7 @@ class SimulatedModels:
         """End the process, if it has not ended: all copies are lost."""
         if not over.done():
             over.set_result((guilty, fault))
-            self._held.clear()
+            self._memory.clear()
             self._over = asyncio.get_running_loop().create_future()
 
 

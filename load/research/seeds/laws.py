@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LAWS: Mapping[str, str] = {
     "answered": "each query that was accepted is answered, or a dead letter",
     "answered_once": "until something goes wrong, the copies of a query are answered once",
+    "deadlines": "until something goes wrong, answers come by their deadlines, the default where models are not there",
     "feedback": "feedback is joined, a copy, or a dead letter that says why",
     "in_time": "feedback that was written inside its window is learnt as feedback",
     "taught": "nothing is learnt that nobody has told",
@@ -39,6 +40,7 @@ LAWS: Mapping[str, str] = {
     "scored": "each answer is in the topic that it is mapped to, beside its own order, with what its models say",
     "heard": "who asks the gateway hears an own answer in time, or why not; if nothing is wrong, an answer",
     "ended": "nothing ends a role",
+    "hosts": "a host loads no model twice at once, and holds no more than its memory",
     "commits": "no commit passes a record without an outcome, nor the learner's what is stored",
     "committed": "everything is committed when nothing happens any more",
     "ran": "the simulation itself goes through",
@@ -74,12 +76,14 @@ class Left(NamedTuple):
         gauges: of the last report of each process that runs.
         offsets: stored by partition.
         states: stored.
+        overfull: what hosts have loaded that they should not have.
     """
 
     ended: Iterable[str]
     gauges: Mapping[str, Mapping[str, float]]
     offsets: Mapping[int, int]
     states: Mapping[StateKey, PolicyState]
+    overfull: Iterable[str] = ()
 
 
 class Laws:
@@ -97,6 +101,7 @@ class Laws:
         found = {
             "answered": self._answered(),
             "answered_once": (f"{query_id} was answered again" for query_id in self._ledger.again),
+            "deadlines": self._ledger.late,
             "feedback": self._feedback(),
             "in_time": self._in_time(),
             "taught": self._taught(),
@@ -106,6 +111,7 @@ class Laws:
             "features": self._features(),
             "replayed": self._replayed(),
             "ended": left.ended,
+            "hosts": left.overfull,
             "commits": self._ledger.early,
             "committed": self._committed(left),
             "memory": _memory(left),

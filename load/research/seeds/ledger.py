@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from load.research.seeds.plan import TOLERANCE_US, Configure
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Feedback, ModelPredictions, ModelQueries, Observations, Prediction, Query
@@ -52,6 +53,7 @@ class Ledger:
         dead: causes of dead letters, by the position of what is dead.
         early: commits that passed a record without an outcome.
         again: queries that were answered once more under the same token, although nothing had gone wrong before.
+        late: queries that were answered after their deadlines, although nothing had gone wrong until then.
         turned_away: queries whose predictions were committed although nothing had become of them: there was no room.
     """
 
@@ -65,8 +67,10 @@ class Ledger:
         self.dead: dict[Position, str] = {}
         self.early: list[str] = []
         self.again: list[str] = []
+        self.late: list[str] = []
         self.turned_away: set[str] = set()
         self._replied: dict[str, str] = {}
+        self._due_us: dict[str, int] = {}
         self._undecided: set[str] = set()  # queries, one of whose answers has no decision
         self._wrong_us = START_US + int(1e6 * min((fault.at_s for fault in plan.faults), default=plan.length_s))
         self._plan = plan
@@ -119,10 +123,15 @@ class Ledger:
     def _note(self, record: Record) -> None:
         match record.topic:
             case topics.QUERIES:
-                self.asked.setdefault(self._codec.decode(Query, record.value).query_id, record.position)
+                query = self._codec.decode(Query, record.value)
+                if query.query_id not in self.asked:
+                    self._due_us[query.query_id] = record.timestamp_us + self._patience_us(query)
+                self.asked.setdefault(query.query_id, record.position)
             case topics.PREDICTIONS:
                 prediction = self._codec.decode(Prediction, record.value)
                 answer = Answer(prediction, record.timestamp_us, record.position)
+                if prediction.query_id not in self.answers:
+                    self._note_lateness(prediction.query_id)
                 self.answers.setdefault(prediction.query_id, answer)
                 self._note_reply(prediction)
                 if prediction.decision is None:
@@ -139,6 +148,21 @@ class Ledger:
             case topics.MODEL_PREDICTIONS:
                 batch = self._codec.decode(ModelPredictions, record.value)
                 self._modelled |= {(batch.model, record.partition, query_id) for query_id in batch.query_ids}
+
+    def _patience_us(self, query: Query) -> int:
+        """Return how long after it was written a query must be answered: its objective, and what messages take."""
+        name = query.application
+        changed = [each.application for each in self._plan.changes if isinstance(each, Configure)]
+        of_it = [each for each in (*self._plan.applications, *changed) if each.name == name]
+        slos_ms = [query.slo_ms or 0.0, *(each.slo_ms for each in of_it)]
+        return int(max(slos_ms) * 1e3) + TOLERANCE_US
+
+    def _note_lateness(self, query_id: str) -> None:
+        """Note a query that is answered after its deadline, where selection has not ended with a model inside it."""
+        plan, due_us = self._plan, self._due_us.get(query_id, self._wrong_us)
+        is_calm = not plan.flipped and not (plan.faulty and plan.inside) and due_us < self._wrong_us
+        if is_calm and self._now_us() > due_us:
+            self.late.append(f"{query_id} was answered {(self._now_us() - due_us) / 1e6:.3f} s after its deadline")
 
     def _note_reply(self, prediction: Prediction) -> None:
         query_id, token = prediction.query_id, prediction.reply_token

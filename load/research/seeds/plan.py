@@ -27,6 +27,8 @@ COMPUTING = ("wide", "wide-parity")  # compute features, of a query's input and 
 PARTITIONS = 2
 POOL = "small"
 HOST = host_role(POOL)
+# Of hosts, one in three takes long to load models, such as large ones from a far disk.
+_LOADS_S = (0.0, 0.0, 20.0)
 _ROOM = (50, 300)  # for predictions, where there is little
 _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
 _APPRENTICES = ("exp3", "thompson", "epsilon_greedy")  # each asks one model: what it costs is in the log
@@ -49,7 +51,7 @@ _TRAFFIC = 0.85
 # One in so many seeds has an outage that is longer than most people try.
 _LONG = 12
 # Messages are on their way for so long, and windows end by whole seconds.
-_TOLERANCE_US = 1_500_000
+TOLERANCE_US = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,13 @@ class HostPlan:
         schedule: what chooses the next batch.
         models: so many of them its memory holds.
         lanes: batches that run at a time.
+        load_s: what a load takes at most, drawn for each from 0 on; 0 = all are as quick as usual.
     """
 
     schedule: str
     models: int
     lanes: int
+    load_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,7 @@ class Plan:
     @property
     def tolerance_us(self) -> int:
         """How far times of several clocks may differ."""
-        return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
+        return TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -221,7 +225,7 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
     answering = _answering(Random(f"answering {seed}"))  # noqa: S311
     answering += _ranking(Random(f"ranking {seed}"))  # noqa: S311
     replicas |= {f"worker.{model}": 1 + (model == COMPUTING[0]) for model in COMPUTING if answering}
-    host = _host(Random(f"host {seed}")) if processes == "hosted" else None  # noqa: S311
+    host = _host(seed) if processes == "hosted" else None
     if host is not None:
         replicas = {role: count for role, count in replicas.items() if not role.startswith("worker.")}
         replicas[HOST] = random.choice((1, 1, 2))
@@ -374,8 +378,10 @@ def _changed(random: Random, application: Application) -> Application:
     return application
 
 
-def _host(random: Random) -> HostPlan:
-    return HostPlan(random.choice(sorted(SCHEDULES)), random.choice((1, 2)), random.choice((1, 2)))
+def _host(seed: int) -> HostPlan:
+    random, slow = Random(f"host {seed}"), Random(f"slow loads {seed}")  # noqa: S311
+    schedule, models, lanes = random.choice(sorted(SCHEDULES)), random.choice((1, 2)), random.choice((1, 2))
+    return HostPlan(schedule, models, lanes, slow.choice(_LOADS_S))
 
 
 def _application(random: Random, number: int) -> Application:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from load.research.seeds.askers import GATEWAY, Door
 from load.research.seeds.features import SimulatedFeatures
-from load.research.seeds.hosted import MODEL_BYTES, SimulatedModels
+from load.research.seeds.hosted import MODEL_BYTES, HostMemory, SimulatedModels
 from load.research.seeds.models import InstantModel, SimulatedModel, model
 from load.research.seeds.plan import HOST, POOL
 from schemas import topics
@@ -91,11 +91,13 @@ class Builder:
 
     Attributes:
         doors: processes of the gateway that can be asked.
+        overfull: what hosts have loaded that they should not have.
     """
 
     def __init__(
         self, plan: Plan, topology: Topology, codec: Codec, store: SharedStore, joiner: type[Joiner] = Joiner
     ) -> None:
+        self.overfull: list[str] = []
         self._plan = plan
         self._topology = topology
         self._codec = codec
@@ -124,7 +126,10 @@ class Builder:
         random = Random(f"models {process.name} {self._plan.seed}")  # noqa: S311
         how, chosen = self._how(), scheduled(plan.schedule, plan.lanes, plan.models * MODEL_BYTES)
         kernel = Host(self._codec, process.name, how, lambda _: True, *chosen, plan.lanes, POOL)
-        return host(kernel, POOL, how, ports, SimulatedModels(random, self._plan.faulty))
+        loads = Random(f"loads {process.name} {self._plan.seed}") if plan.load_s else None  # noqa: S311
+        slow_s = partial(loads.uniform, 0.0, plan.load_s) if loads is not None else None
+        memory = HostMemory(process.name, plan.models, self.overfull)
+        return host(kernel, POOL, how, ports, SimulatedModels(random, self._plan.faulty, memory, slow_s))
 
     def _loop(self, node: Node, process: Process, ports: Ports) -> Runnable:
         settings, codec = self._plan.joiner, self._codec

@@ -128,8 +128,7 @@ class World:
         self._ledger = Ledger(plan, self.broker, store, self._codec, plan.tolerance_us)
         self._mapped = None if plan.mapped is None else MappedLedger(plan, plan.mapped, self.broker, self._codec)
         self._builder = Builder(plan, self._topology, self._codec, store, joiner)
-        doors = self._builder.doors
-        self._askers = None if plan.askers is None else Askers(plan, plan.askers, doors)
+        self._askers = None if plan.askers is None else Askers(plan, plan.askers, self._builder.doors)
         self.members: dict[str, Member] = {}
         self.wall = Wall()
 
@@ -244,7 +243,7 @@ class World:
         ended = [what for member in self.members.values() for what in member.ended]
         gauges = {name: member.gauges for name, member in self.members.items()}
         inner = self.store.inner
-        found = laws.violations(Left(ended, gauges, inner.offsets, inner.states))
+        found = laws.violations(Left(ended, gauges, inner.offsets, inner.states, self._builder.overfull))
         if self._mapped is not None:
             found += self._mapped.violations(self._ledger.dead)
         if self._askers is not None:

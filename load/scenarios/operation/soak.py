@@ -1,7 +1,8 @@
 """`soak`: an hour and a half of steady load with a fault a minute: nothing is lost, and nothing that roles hold grows.
 
 The deployment, the faults and the validator are those of `matrix`. What has been gathered is written every minute, so a
-run can be stopped and read.
+run can be stopped and read. Half of the roles are ended in the first half of the time, the others in the second: each
+lives for one half, and what it holds then tells whether it grows. All other faults strike everywhere, all the time.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import time
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,14 +21,16 @@ from load.matrix.leaks import Leaks
 from load.matrix.mixes import MIXED
 from load.matrix.network import NETWORK_ROWS
 from load.matrix.roles import ROLE_ROWS
-from load.matrix.runner import judged, placed, run_row
+from load.matrix.runner import SERVED_S, judged, placed, run_row
 from load.matrix.services import BROKER_ROWS, REDIS_ROWS
+from load.matrix.setting import INSTANCES
 from load.results import results
 from load.results.results import Result
+from load.results.tables import Table
 from load.scenario import Scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from load.harness.system import Stage
     from load.matrix.broken import Place
@@ -41,6 +44,8 @@ _LOOK_S: Final = 10.0
 _WARM_S: Final = 600.0  # of a process: its memory grows until its caches are full
 # A fail-over happens once in the life of a store.
 _FAULTS: Final = (*ROLE_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *(row for row in REDIS_ROWS if row.times > 1))
+_ENDED: Final = {role: number % 2 for number, role in enumerate(INSTANCES)}
+_IN_HALF: Final = tuple([row for row in _FAULTS if all(_ENDED[role] == half for role in row.ends)] for half in (0, 1))
 _MIX: Final = replace(MIXED, rate=MIXED.rate / 2)  # three brokers and ten processes keep two cores half busy so
 _GROWTH: Final = Kind("", Better.LOWER, 0.5, 1.0)
 
@@ -64,7 +69,8 @@ async def run(stage: Stage) -> Result:
         looking = asyncio.create_task(_look(leaks, place))
         try:
             while (minute_s := time.monotonic()) < began_s + seconds:
-                rows.append(await run_row(place, groups, random.choice(_FAULTS)))
+                half = int(minute_s >= began_s + seconds / 2)
+                rows.append(await run_row(place, groups, random.choice(_IN_HALF[half])))
                 say(
                     NAME, f"{len(rows)}, {(time.monotonic() - began_s) / 60:.0f} min: {rows[-1].name} {rows[-1].faults}"
                 )
@@ -122,11 +128,59 @@ def _result(
     )
 
 
+def tables(result: Result) -> Sequence[Table]:
+    """Return a line a kind of fault, and a line a process."""
+    rows, lives = result.series["rows"], _longest(result.series["held"])
+    named = [[row for row in rows if row["name"] == name] for name in sorted({row["name"] for row in rows})]
+    heads = ("process", "minutes", "MiB then", "MiB at its end", "MiB an hour", "handles then", "handles at its end")
+    held = tuple(
+        (name, f"{life[-1]['minute'] - life[0]['minute']:.0f}", *_from_to(life, result.figures[f"{name}_mib_per_hour"]))
+        for name, life in lives.items()
+    )
+    return (
+        Table("By fault", ("broken", "times", "served again s", "at most", "complete %"), tuple(map(_line, named))),
+        Table("By process", heads, held),
+    )
+
+
+def _line(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return how rows of one name went; one that was not served again counts as long as was waited."""
+    served = [SERVED_S if row["served_s"] is None else row["served_s"] for row in rows]
+    complete = min(row["complete"] for row in rows)
+    return rows[0]["name"], f"{len(rows)}", f"{np.median(served):.1f}", f"{max(served):.1f}", f"{complete:.1%}"
+
+
+def _longest(held: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the longest life of each process."""
+    lives: dict[str, list[Mapping[str, Any]]] = {}
+    for name in sorted({row["process"] for row in held}):
+        pids = dict.fromkeys(row["pid"] for row in held if row["process"] == name)
+        lives[name] = max(([row for row in held if row["pid"] == pid] for pid in pids), key=len)
+    return lives
+
+
+def _from_to(life: Sequence[Mapping[str, Any]], slope: float) -> tuple[str, ...]:
+    """Return memory and handles from the tenth minute of a life, or its beginning, to its end."""
+    since = min(life[0]["minute"] + _WARM_S // _MINUTE_S, life[-1]["minute"])
+    first, last = next(row for row in life if row["minute"] >= since), life[-1]
+    memory = f"{first['mib']:.1f}", f"{last['mib']:.1f}", f"{slope:.1f}"
+    return *memory, f"{first['handles']}", f"{last['handles']}"
+
+
+def words(result: Result) -> Mapping[str, Any]:
+    """Return what the validator says, and whether it was asked."""
+    rows = [f"{row['name']}: {fault}" for row in result.series["rows"] for fault in row["faults"]]
+    return {"is_over": result.parameters["is_over"] == "True", "wrong": [*result.notes, *rows]}
+
+
 SCENARIO = Scenario(
     NAME,
     FIGURES,
     run,
     "a fault a minute for an hour and a half: what is lost, what roles hold, how late answers are",
+    tables=tables,
+    page="scenarios/operation/soak.md.j2",
+    words=words,
     short=True,
     offline=True,
 )

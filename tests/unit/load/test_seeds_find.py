@@ -90,9 +90,9 @@ class CountingConsumer(SimulatedConsumer):
         return sum(max(0, self._highs.get(place, 0) - offset) for place, offset in self._next.items())
 
 
-def small(seed: int, length_s: float, rate: float, *faults: Fault) -> Plan:
+def small(seed: int, length_s: float, rate: float, *faults: Fault, processes: str = "each") -> Plan:
     """Return a deployment with one process of each role, and with small windows, so that little time has to pass."""
-    given = plan(seed, length_s / 60)
+    given = plan(seed, length_s / 60, processes)
     applications = tuple(
         replace(
             given.applications[0],

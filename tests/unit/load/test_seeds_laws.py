@@ -28,6 +28,7 @@ from streams.runtime.offsets import OffsetTracker
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.rebalance import RebalanceHandler
 from tests.unit.load import test_seeds_find as find
+from tests.unit.load import test_seeds_hosts as hosts
 from tests.unit.load.test_seeds_find import broken, mapped, small
 
 if TYPE_CHECKING:
@@ -191,6 +192,8 @@ MAPPED: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
 # By law: where else it is seen failing.
 FOUND: dict[str, Callable[..., None]] = {
     "answered_once": find.test_a_copy_that_is_not_recognised_is_found,
+    "deadlines": hosts.test_answers_that_wait_for_a_model_longer_than_they_may_are_found,
+    "hosts": hosts.test_one_more_model_than_has_room_is_found,
     "in_time": find.test_windows_that_end_before_their_feedback_was_read_are_found,
     "states": find.test_a_store_that_takes_an_equal_offset_for_its_own_is_found,
     "once": find.test_a_joiner_that_does_not_look_at_what_it_has_written_is_found,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas import topics
-from streams.topology import application_of, build, describe, state_name, state_partition
+from streams.topology import CONTROL_TABLE, application_of, build, describe, state_name, state_partition
 
 
 def test_every_consumed_topic_has_a_dead_letter_topic() -> None:
@@ -99,3 +99,12 @@ def test_only_topics_of_models_have_small_indexes() -> None:
     found = {name: topic.config().get("segment.index.bytes") for name, topic in build(("m",)).topics.items()}
     assert {name for name, size in found.items() if size} == {topics.model_queries("m")}
     assert found[topics.model_queries("m")] == str(512 * 1024)
+
+
+def test_who_reads_a_compacted_topic_from_its_beginning_reads_little_of_what_was_overwritten() -> None:
+    """Kafka never compacts the newest segment; it has a GiB by default, which takes a page a quarter of an hour."""
+    found = {topic.name: topic.config() for topic in build(("m",)).topics.values()}
+    compacted = {name: config for name, config in found.items() if config["cleanup.policy"] == "compact"}
+    assert CONTROL_TABLE in compacted
+    assert all(int(config["segment.bytes"]) <= 16 << 20 for config in compacted.values())
+    assert all(int(config["segment.bytes"]) > int(config["max.message.bytes"]) for config in compacted.values())

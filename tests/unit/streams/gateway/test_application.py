@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
+import tracemalloc
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,8 @@ from streams.gateway.tokens import BearerTokens
 from tests.unit.streams.gateway.requests import IRIS, Served, predicted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from schemas.records import Prediction, Query
 
 INFER = "/v2/models/iris/infer"
@@ -66,6 +70,28 @@ async def test_a_repeated_request_gets_the_same_reply_and_asks_nothing() -> None
         await there.post("/v1/models/iris:predict", {"instances": [[1, 2, 3, 4]]}, **{"Idempotency-Key": "b"})
         await there.post("/v1/models/iris:predict", {"instances": [[1, 2, 3, 4]]}, **{"Idempotency-Key": "b"})
         assert len(there.asker.batches) == 2
+
+
+async def test_replies_take_no_more_memory_than_is_counted() -> None:
+    """JSON is left in a buffer of 4 KiB by orjson: each body. A task keeps what it was made in, too."""
+    async with Served(memory=1 << 30) as there:
+
+        async def asked(names: Iterable[str]) -> None:
+            for name in names:
+                await there.post(INFER, body(id=name))
+            there.asker.batches.clear()
+
+        await asked(f"before-{number}" for number in range(100))
+        gc.collect()
+        tracemalloc.start()
+        try:
+            counted, held = there.parts.memory.bytes, tracemalloc.get_traced_memory()[0]
+            await asked(f"then-{number}" for number in range(500))
+            gc.collect()
+            taken = tracemalloc.get_traced_memory()[0] - held
+        finally:
+            tracemalloc.stop()
+    assert 0.5 * (there.parts.memory.bytes - counted) < taken < there.parts.memory.bytes - counted
 
 
 async def test_a_request_that_was_refused_may_be_tried_again() -> None:

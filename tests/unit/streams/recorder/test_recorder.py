@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ from streams.recorder.span import Offset, RecordedSpan, Time
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.ports import Bounds
+from streams.trace import manifest as manifests
 from streams.trace.manifest import TraceError, TraceManifest
 from streams.trace.reader import Trace
 from streams.trace.writer import TraceWriter
@@ -98,6 +100,11 @@ class FakeLogs:
 def log(topic: str, count: int, partition: int = 0, first: int = 0) -> list[Record]:
     """Return records of a partition, one a second."""
     return [Record(topic, partition, at, at * SECOND, None, b"%d" % at) for at in range(first, first + count)]
+
+
+def later(topic: str, count: int, first: int) -> list[Record]:
+    """Return records that were written a minute after those that `log` has at the same offsets."""
+    return [one._replace(timestamp_us=one.timestamp_us + 60 * SECOND) for one in log(topic, count, first=first)]
 
 
 async def record(
@@ -190,6 +197,32 @@ async def test_another_log_of_the_same_name_is_refused(tmp_path: Path) -> None:
     await record(tmp_path, FakeLogs({("queries", 0): log("queries", 5)}))
     with pytest.raises(MisconfiguredError, match="new folder"):
         await record(tmp_path, FakeLogs({("queries", 0): log("queries", 2)}))
+
+
+async def test_another_log_is_refused_though_it_has_grown_beyond_what_was_recorded(tmp_path: Path) -> None:
+    """Nobody looked while it was made anew, or cut off, and grew: its record where the trace ends has another time."""
+    await record(tmp_path, FakeLogs({("queries", 0): log("queries", 5), ("feedback", 0): log("feedback", 2)}))
+    grown = [*log("queries", 3), *later("queries", 6, first=3)]
+    with pytest.raises(OtherLogError, match="queries-0 has another record at offset 4"):
+        await record(tmp_path, FakeLogs({("queries", 0): grown, ("feedback", 0): log("feedback", 3)}))
+    assert offsets(tmp_path) == [*range(5)]
+
+
+async def test_where_the_last_record_is_gone_the_trace_goes_on(tmp_path: Path) -> None:
+    """Compaction has removed it, or retention: what lies behind it may be of any time."""
+    await record(tmp_path, FakeLogs({("models", 0): log("models", 5)}))
+    compacted = FakeLogs({("models", 0): [*log("models", 4), *later("models", 2, first=6)]})
+    await record(tmp_path, compacted)
+    assert offsets(tmp_path, "models") == [*range(5), 6, 7]
+
+
+async def test_a_trace_of_before_goes_on_without_the_time_of_its_last_record(tmp_path: Path) -> None:
+    """Its manifest has none."""
+    await record(tmp_path, FakeLogs({("queries", 0): log("queries", 5)}))
+    known = manifests.read(tmp_path)
+    manifests.write(tmp_path, known.with_topic(replace(known.topics["queries"], last_us={})))
+    await record(tmp_path, FakeLogs({("queries", 0): log("queries", 8)}))
+    assert offsets(tmp_path) == [*range(8)]
 
 
 async def test_a_batch_that_cannot_be_unpacked_is_passed(tmp_path: Path) -> None:

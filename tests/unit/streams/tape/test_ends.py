@@ -28,6 +28,15 @@ def test_a_process_that_was_killed_may_have_written_at_its_end_and_just_before_t
     assert ends_of({"a": KILLED, "b": NEXT}, 0).may_have_written("joiner", at_us) is is_open
 
 
+def test_one_that_had_nothing_to_do_may_have_written_just_before_any_later_one_of_its_role() -> None:
+    """Another process was killed and replaced meanwhile: the next one of the role is not in its place."""
+    other = NEXT._replace(last_us=900 * SECOND_US)
+    successor = NEXT._replace(begun_us=800 * SECOND_US, last_us=900 * SECOND_US)
+    ends = ends_of({"idle": KILLED, "other": other, "successor": successor}, 0)
+    assert ends.may_have_written("joiner", 795 * SECOND_US)
+    assert not ends.may_have_written("joiner", 500 * SECOND_US)
+
+
 def test_without_another_one_it_may_have_written_as_long_as_a_write_is_tried() -> None:
     """Nobody excuses the rest of a trace."""
     ends = ends_of({"a": KILLED}, 0)
