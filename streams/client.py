@@ -192,6 +192,11 @@ class Client:
     def __exit__(self, *_: object) -> None:
         """Do nothing; Python wants it before it calls `__enter__`."""
 
+    @property
+    def waiting(self) -> int:
+        """How many queries wait for their answers."""
+        return len(self._waiting)
+
     async def connect(self) -> None:
         """Connect; from here on no prediction is missed.
 

@@ -1,4 +1,7 @@
-"""A client's connection to Kafka: produces in batches by partition, reads predictions from their end."""
+"""A client's connection to Kafka: produces in batches by partition, reads predictions from their end.
+
+`LinkedTransport` does it over any two links; `KafkaClientTransport` has Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,19 @@ import asyncio
 import itertools
 import logging
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from schemas import topics
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.log_reader import KafkaTail
 from streams.runtime.kafka.producer import KafkaTransport
+from streams.runtime.ports import Transport
 from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streams.operators.contract import Record, Span
     from streams.runtime.errors import RecordRefusedError
@@ -32,20 +37,52 @@ class _Abandoned(Exception):  # noqa: N818 - ends the lanes' task group, never s
     """Nobody waits for what is still pending."""
 
 
-class KafkaClientTransport:
-    """Implements `streams.client.ClientTransport` on the runtime's Kafka adapter.
+class ProducerLink(Transport, Protocol):
+    """What records are written by."""
+
+    async def start(self) -> None:
+        """Connect."""
+        ...
+
+    async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions these topics have, as far as that is known."""
+        ...
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class TailLink(Protocol):
+    """What records are read by, from where topics end when it starts."""
+
+    async def start(self) -> dict[str, int]:
+        """Connect; returns the number of partitions of each topic."""
+        ...
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived."""
+        ...
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class LinkedTransport:
+    """Implements `streams.client.ClientTransport` on what writes and what reads.
 
     Args:
-        connection: where Kafka is.
+        producer: makes what writes.
+        tail: makes what reads topics.
     """
 
-    def __init__(self, connection: KafkaConnection) -> None:
-        # What aiokafka logs about a broker that is gone, an application gets as an exception.
-        logging.getLogger("aiokafka").addHandler(logging.NullHandler())
-        self._connection = connection
+    def __init__(self, producer: Callable[[], ProducerLink], tail: Callable[[Sequence[str]], TailLink]) -> None:
+        self._make_producer = producer
+        self._make_tail = tail
         self._stack = AsyncExitStack()
         self._tasks: asyncio.TaskGroup  # one for each connection
-        self._tail: KafkaTail | None = None
+        self._tail: TailLink | None = None
         self._accumulator: Accumulator | None = None
         self._serial = itertools.count()
         # Batches that are not acknowledged yet: how many of their records are missing, and who waits.
@@ -54,10 +91,10 @@ class KafkaClientTransport:
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
         """Connect; returns the partition counts of the followed topics, and of those that are written."""
         async with AsyncExitStack() as stack:
-            producer = KafkaTransport(self._connection, SystemClock())
+            producer = self._make_producer()
             await producer.start()
             stack.push_async_callback(producer.stop)
-            tail = self._tail = KafkaTail(self._connection, follow)
+            tail = self._tail = self._make_tail(follow)
             counts = await tail.start()
             counts |= await producer.partitions((topics.QUERIES, topics.FEEDBACK))
             stack.push_async_callback(tail.stop)
@@ -121,6 +158,19 @@ class KafkaClientTransport:
         waiting = self._unacknowledged.get(emit.completes[0].offset)
         if waiting is not None and not waiting[1].done():
             waiting[1].set_exception(type(fault)(f"{emit.topic} does not take {len(emit.value)} bytes: {fault}"))
+
+
+class KafkaClientTransport(LinkedTransport):
+    """The one on the runtime's Kafka adapter.
+
+    Args:
+        connection: where Kafka is.
+    """
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        # What aiokafka logs about a broker that is gone, an application gets as an exception.
+        logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+        super().__init__(lambda: KafkaTransport(connection, SystemClock()), partial(KafkaTail, connection))
 
 
 async def _abandon() -> None:

@@ -26,6 +26,10 @@ RETRY_S: Final = 1
 _BACKOFF_S: Final = 1.0
 
 
+def _token() -> str:
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
 class AskingClient(Protocol):
     """What the client does for a gateway."""
 
@@ -60,15 +64,22 @@ class Asking:
         now_us: the clock.
         most_rows: that may wait for answers at a time.
         timeout_s: for answers, beyond which selection is taken to be away.
+        token: draws what an answer is known by; nobody may guess it.
     """
 
     def __init__(
-        self, make: Callable[[], AskingClient], now_us: Callable[[], int], most_rows: int, timeout_s: float
+        self,
+        make: Callable[[], AskingClient],
+        now_us: Callable[[], int],
+        most_rows: int,
+        timeout_s: float,
+        token: Callable[[], str] = _token,
     ) -> None:
         self._make = make
         self._now_us = now_us
         self._most_rows = most_rows
         self._timeout_s = timeout_s
+        self._token = token
         self._client: AskingClient | None = None
         self.rows = 0  # that wait
 
@@ -152,7 +163,7 @@ class Asking:
                 ask.priority,
                 ask.features[at] if ask.features else (),
                 ask.version,
-                secrets.token_hex(_TOKEN_BYTES),
+                self._token(),
                 ask.candidates,
                 ask.top,
             )

@@ -33,6 +33,8 @@ GIVE_UP_S = 5.0
 LATE_S = 5.0
 # Of finished batches, the part that is refused, so that their records go one by one.
 _UNTAKEN = 0.02
+# Of the polls of a tail while the broker is away, the part that fails.
+_TAIL_ENDS = 0.3
 _stamp = attrgetter("timestamp_us")
 
 
@@ -153,6 +155,17 @@ class SimulatedTransport:
 
         return await process.ask_serving([(topic, partition)], arrived)
 
+    async def start(self) -> None:
+        """Connect, if there is a broker."""
+        await self._process.ask(self._answering)
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+    def _answering(self) -> None:
+        if self._process.broker.weather.away:
+            raise BrokerUnavailableError("no broker")
+
     async def partitions(self, topics: Iterable[str]) -> dict[str, int]:
         """Return how many partitions topics have that are there and can be asked about; see `KafkaTransport`."""
         broker, asked = self._process.broker, tuple(topics)
@@ -218,6 +231,37 @@ class SimulatedBroadcast:
         return found
 
     async def stop(self, timeout_s: float) -> None:
+        """Do nothing."""
+
+
+class SimulatedTail:
+    """Implements `streams.client_transport.TailLink`: it ends now and then when the broker goes away."""
+
+    def __init__(self, process: Process, topics: Iterable[str]) -> None:
+        self._process = process
+        self._topics = tuple(topics)
+        self._positions: dict[TopicPartition, int] = {}
+
+    async def start(self) -> dict[str, int]:
+        """Find the ends."""
+        places = [place for topic in self._topics for place in self._process.broker.places(topic)]
+        self._positions = dict(await SimulatedPositions(self._process).ends(places))
+        return {topic: len(self._process.broker.places(topic)) for topic in self._topics}
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived."""
+        process = self._process
+        if process.broker.weather.away and process.random.random() < _TAIL_ENDS:
+            raise BrokerUnavailableError("reading has failed")
+        found = fetched(process.broker, self._positions)
+        if not found:
+            bells = (*self._positions, process.bell)
+            if await arrival(process.broker, bells, max(timeout_ms / 1000, process.parks_s)):
+                await asyncio.sleep(process.leg_s())
+            found = fetched(process.broker, self._positions)
+        return found
+
+    async def stop(self) -> None:
         """Do nothing."""
 
 

@@ -38,6 +38,7 @@ LAWS: Mapping[str, str] = {
     "replayed": "the kernels do it again, bit for bit, from what was written",
     "mapped": "each record of a mapped topic is asked or told as it says, or a dead letter; nothing else is",
     "scored": "each answer is in the topic that it is mapped to, beside its own order, with what its models say",
+    "heard": "who asks the gateway hears an own answer in time, or why not; if nothing is wrong, an answer",
     "ended": "nothing ends a role",
     "hosts": "a host loads no model twice at once, and holds no more than its memory",
     "commits": "no commit passes a record without an outcome, nor the learner's what is stored",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from load.research.seeds.askers import GATEWAY, drawn_askers
 from load.research.seeds.faults import Fault, drawn, struck_down
 from load.research.seeds.mapped import ROLE, drawn_mapping
 from policies import registry
@@ -18,6 +19,7 @@ from workers.kernel.schedule.registry import SCHEDULES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.research.seeds.askers import AskerPlan
     from load.research.seeds.mapped import Mapped
 
 MODELS = ("good", "bad")
@@ -142,6 +144,7 @@ class Plan:
             on a broker.
         commit_s: how often roles commit.
         mapped: topics of others, where there are any.
+        askers: of the gateway, where there is one.
     """
 
     seed: int
@@ -162,6 +165,7 @@ class Plan:
     parked: float = 0.0
     commit_s: float = 0.5
     mapped: Mapped | None = None
+    askers: AskerPlan | None = None
 
     @property
     def asked(self) -> tuple[Application, ...]:
@@ -274,7 +278,7 @@ def plan(seed: int, minutes: float | None = None, processes: str = "each") -> Pl
         made = _answering_at_once(at_once, made)
     elif is_plain:
         made = replace(made, selection=_bare(outside, made.selection))
-    return with_mapping(made, drawn_mapping(seed, length_s, MODELS))
+    return with_askers(with_mapping(made, drawn_mapping(seed, length_s, MODELS)), drawn_askers(seed, length_s))
 
 
 def with_mapping(made: Plan, mapped: Mapped | None) -> Plan:
@@ -290,6 +294,14 @@ def with_mapping(made: Plan, mapped: Mapped | None) -> Plan:
         faults=tuple(sorted((*made.faults, *mapped.faults), key=lambda fault: fault.at_s)),
         changes=tuple(sorted((*made.changes, *changes), key=lambda change: change.at_s)),
     )
+
+
+def with_askers(made: Plan, askers: AskerPlan | None) -> Plan:
+    """Return a plan with the gateway and its askers beside what it has."""
+    if askers is None:
+        return made
+    faults = tuple(sorted((*made.faults, *askers.faults), key=lambda fault: fault.at_s))
+    return replace(made, askers=askers, replicas={**made.replicas, GATEWAY: askers.processes}, faults=faults)
 
 
 def _answering_at_once(random: Random, made: Plan) -> Plan:

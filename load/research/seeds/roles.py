@@ -8,6 +8,7 @@ from random import Random
 from sys import maxsize
 from typing import TYPE_CHECKING, Protocol
 
+from load.research.seeds.askers import GATEWAY, Door
 from load.research.seeds.features import SimulatedFeatures
 from load.research.seeds.hosted import MODEL_BYTES, HostMemory, SimulatedModels
 from load.research.seeds.models import InstantModel, SimulatedModel, model
@@ -89,6 +90,7 @@ class Builder:
         joiner: its kernel.
 
     Attributes:
+        doors: processes of the gateway that can be asked.
         overfull: what hosts have loaded that they should not have.
     """
 
@@ -102,6 +104,7 @@ class Builder:
         self._store = store
         self._joiner = joiner
         self._rhythm = Rhythm(plan.commit_s, _REPORT_S)
+        self.doors: dict[str, Door] = {}
 
     def parks_s(self, name: str) -> float:
         """Draw how long polls of a process wait where nothing happens."""
@@ -109,6 +112,8 @@ class Builder:
 
     def build(self, role: str, process: Process, hook: MetricsHook) -> Runnable:
         """Return a role for a process that has just begun."""
+        if role == GATEWAY:
+            return Door(process, self._codec, self.doors)
         node = self._topology.node(role)
         ports = self._ports(node, process, hook)
         if role.startswith("worker."):

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from load.research.seeds.clients import Clients
+from load.research.seeds.heard import Askers, HeardLaws
 from load.research.seeds.laws import Laws, Left
 from load.research.seeds.ledger import Ledger
 from load.research.seeds.mapped import ROLE
@@ -33,10 +34,9 @@ from streams.testing.stores import SharedStore
 from streams.testing.virtual import VirtualClock, later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from load.research.seeds.laws import Violation
-    from load.research.seeds.mapped import Mapped
     from load.research.seeds.plan import Configure, Plan
     from streams.operators.contract import Record
     from streams.runtime.ports import TopicPartition
@@ -127,9 +127,10 @@ class World:
         self.broker.appended.append(self._note)
         self._ledger = Ledger(plan, self.broker, store, self._codec, plan.tolerance_us)
         self._mapped = None if plan.mapped is None else MappedLedger(plan, plan.mapped, self.broker, self._codec)
+        self._builder = Builder(plan, self._topology, self._codec, store, joiner)
+        self._askers = None if plan.askers is None else Askers(plan, plan.askers, self._builder.doors)
         self.members: dict[str, Member] = {}
         self.wall = Wall()
-        self._builder = Builder(plan, self._topology, self._codec, store, joiner)
 
     async def run(self) -> Outcome:
         """Run the deployment to its end."""
@@ -137,10 +138,10 @@ class World:
         self._start()
         self._change()
         self._plague()
-        others = None if self._mapped is None else asyncio.create_task(self._others(self._mapped.mapped).run())
+        beside = [asyncio.create_task(each.run()) for each in self._beside()]
         await self._clients().run()
-        if others is not None:
-            await others
+        for each in beside:
+            await each
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self.plan.length_s - now_s) + self.plan.quiet_s)
         for wait_s in _LOOKS_S:
@@ -229,9 +230,13 @@ class World:
         process = Process("clients", self.broker, random, VirtualClock())
         return Clients(self.plan, process, self._codec, random)
 
-    def _others(self, mapped: Mapped) -> Others:
-        random = Random(f"others {self.plan.seed}")  # noqa: S311
-        return Others(self.plan, mapped, Process("others", self.broker, random, VirtualClock()))
+    def _beside(self) -> Iterator[Others | Askers]:
+        """Yield those who write and ask beside the clients."""
+        if self.plan.mapped is not None:
+            random = Random(f"others {self.plan.seed}")  # noqa: S311
+            yield Others(self.plan, self.plan.mapped, Process("others", self.broker, random, VirtualClock()))
+        if self._askers is not None:
+            yield self._askers
 
     def _judge(self) -> list[Violation]:
         laws = Laws(self.plan, self.broker, self._ledger, self._codec, self.plan.tolerance_us)
@@ -239,4 +244,9 @@ class World:
         gauges = {name: member.gauges for name, member in self.members.items()}
         inner = self.store.inner
         found = laws.violations(Left(ended, gauges, inner.offsets, inner.states, self._builder.overfull))
-        return found if self._mapped is None else found + self._mapped.violations(self._ledger.dead)
+        if self._mapped is not None:
+            found += self._mapped.violations(self._ledger.dead)
+        if self._askers is not None:
+            heard = HeardLaws(self.plan, self.broker, self._codec)
+            found += heard.violations(self._askers, self._builder.doors)
+        return found

@@ -66,10 +66,14 @@ def test_policies_learn_along_in_some_deployments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "way", "minutes"), [(4711, "each", 5), (2, "shared", 1), (5, "shared", 1), (2, "hosted", 1)]
+    ("seed", "way", "minutes"),
+    [(4711, "each", 5), (2, "shared", 1), (5, "shared", 1), (2, "hosted", 1), (26, "each", 1)],
 )
 def test_a_seed_is_the_same_on_every_run(seed: int, way: str, minutes: int) -> None:
-    """Whatever the hash of a string is in this process, and however long things take; at once or not (5 and 2)."""
+    """Whatever the hash of a string is in this process, and however long things take.
+
+    At once or not (5 and 2); with topics of others and the gateway (26).
+    """
     code = (
         "from load.research.seeds.plan import plan; from load.research.seeds.world import simulate;"
         f"print(simulate(plan({seed}, {minutes}, {way!r})).digest)"

@@ -10,6 +10,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from load.research.seeds.askers import GATEWAY
 from load.research.seeds.faults import Fault
 from load.research.seeds.mapped import ROLE, drawn_mapping
 from load.research.seeds.plan import COMPUTING, MODELS, Burst, Deploy, plan, with_mapping
@@ -110,8 +111,9 @@ def small(seed: int, length_s: float, rate: float, *faults: Fault, processes: st
         applications=applications,
         faults=faults,
         changes=(),
-        replicas={role: 1 for role in given.replicas if role not in (ROLE, *map(worker_role, COMPUTING))},
+        replicas={role: 1 for role in given.replicas if role not in (ROLE, GATEWAY, *map(worker_role, COMPUTING))},
         mapped=None,
+        askers=None,
         faulty=0.0,
         joiner=JoinerSettings(2, window_us=5_000_000, early_us=2_000_000),
         parked=0.0,

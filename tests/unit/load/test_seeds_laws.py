@@ -6,15 +6,20 @@ fault that it is for; `FOUND` says where each law is seen failing, and a law tha
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from load.research.operation import seeds
+from load.research.seeds.askers import AskerPlan
 from load.research.seeds.laws import LAWS
 from load.research.seeds.mapped import SCORED
+from load.research.seeds.plan import with_askers
 from schemas import topics
+from streams.client import Client
+from streams.gateway.asking import Asking
 from streams.mapping.incoming import query_of
 from streams.mapping.outgoing import outgoing_row
 from streams.operators.contract import DeadLetter, Emit, Skip
@@ -29,6 +34,7 @@ from tests.unit.load.test_seeds_find import broken, mapped, small
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from load.research.seeds.plan import Plan
     from schemas.records import Feedback, Observation, Prediction
     from streams.operators.contract import Effects, Position
 
@@ -123,6 +129,46 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.mapping.kernel.query_of", other)
 
 
+def mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that takes whatever answer has the query's id, also one to somebody else."""
+    monkeypatch.setattr("streams.client._Awaited.takes", lambda *_: True)
+
+
+def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that overhears one poll's answers in three."""
+    hear, numbers = Client._answer, count(1)
+
+    def seldom(self: Client, records: Any) -> None:
+        if next(numbers) % 3:
+            hear(self, records)
+
+    monkeypatch.setattr(Client, "_answer", seldom)
+
+
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that has the answer, and keeps it for 20 s."""
+    ask = Asking.ask
+
+    async def late(self: Asking, *question: Any) -> list[Prediction]:
+        found = await ask(self, *question)
+        await asyncio.sleep(20.0)
+        return found
+
+    monkeypatch.setattr(Asking, "ask", late)
+
+
+def remembering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that counts its rows, and not that they were answered."""
+    ask = Asking.ask
+
+    async def counted(self: Asking, *question: Any) -> list[Prediction]:
+        found = await ask(self, *question)
+        self.rows += 1
+        return found
+
+    monkeypatch.setattr(Asking, "ask", counted)
+
+
 # By law: the fault that breaks it.
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "answered": unwritten(topics.PREDICTIONS),
@@ -159,6 +205,20 @@ FOUND: dict[str, Callable[..., None]] = {
 }
 
 
+# What the gateway or its client does wrong, and the law that finds it.
+GATEWAYS: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("heard", mistaken),
+    ("heard", deaf),
+    ("heard", patient),
+    ("memory", remembering),
+]
+
+
+def asked_over_the_gateway() -> Plan:
+    """Return a deployment of which two processes of the gateway are asked besides."""
+    return with_askers(small(1, 25.0, 4.0), AskerPlan(processes=2, rate=1.0))
+
+
 @pytest.fixture(autouse=True)
 def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every role go by its kernel in Python, which the faults are put into."""
@@ -191,6 +251,20 @@ def test_a_mapping_keeps_all_laws_without_a_fault() -> None:
     assert broken(mapped()) == set()
 
 
+@pytest.mark.parametrize(("law", "fault"), GATEWAYS)
+def test_what_a_gateway_does_wrong_is_found(
+    law: str, fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hands out answers to others, loses them, keeps them, or never forgets them; the next test is without."""
+    fault(monkeypatch)
+    assert law in broken(asked_over_the_gateway())
+
+
+def test_a_gateway_keeps_all_laws_without_a_fault() -> None:
+    """The same, as it should be."""
+    assert broken(asked_over_the_gateway()) == set()
+
+
 def test_a_simulation_that_breaks_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seeds behind it are run all the same."""
 
@@ -203,4 +277,4 @@ def test_a_simulation_that_breaks_is_a_violation(monkeypatch: pytest.MonkeyPatch
 
 def test_every_law_is_seen_failing() -> None:
     """A law that cannot fail says nothing."""
-    assert {*FAULTS, *FOUND, *(law for law, _ in MAPPED), "ran"} == {*LAWS}
+    assert {*FAULTS, *FOUND, *(law for law, _ in MAPPED + GATEWAYS), "ran"} == {*LAWS}
