@@ -40,6 +40,8 @@ _UNKNOWN = -1  # stands for the leader of a partition that has none
 _MOST_BYTES = 50 << 20  # of an answer
 # How long undrained records of one partition may delay the other partitions of their broker (s).
 _HOLD_S = 0.1
+# A broker answers when a fetch has waited long enough, and so much later at most (s), unless it is in trouble.
+_PROMPT_S = 1.0
 # Without being woken, the fetcher looks around after this (s).
 _LOOK_S = 1.0
 # A partition that cannot be read is asked for again after the client's rest, doubled each time, at most after this.
@@ -58,6 +60,7 @@ class _FetchedPartition:
     position: int | None
     passed: int = 0
     high_watermark: int | None = None
+    heard_s: float = 0.0  # when its broker last answered
 
 
 class _Held(NamedTuple):
@@ -107,6 +110,7 @@ class Fetcher:
         self._calls = calls
         self._names = names
         self._settings = settings
+        self._silence_s = _PROMPT_S + 2 * max(settings.wait_ms, settings.quiet_wait_ms or 0) / 1e3
         self._rest_s = rest_s
         self._oldest = oldest
         self._batched = batched
@@ -161,12 +165,14 @@ class Fetcher:
         return None if state is None else state.position
 
     def unread(self) -> Iterator[tuple[KafkaPartition, int | None]]:
-        """Yield each partition with how much of it is unread; None = the broker has not told.
+        """Yield each partition with how much of it is unread; None = the broker has not told, or not lately.
 
         Counted from the position, which passes what is no record: marks of transactions, and what was deleted unread.
+        On a connection that has fallen silent the last end that was told says nothing.
         """
+        since_s = self._loop.time() - self._silence_s
         for place, state in self._partitions.items():
-            is_known = state.position is not None and state.high_watermark is not None
+            is_known = state.position is not None and state.high_watermark is not None and state.heard_s >= since_s
             yield place, max(0, state.high_watermark - state.position) if is_known else None  # type: ignore[operator]
 
     async def poll(
@@ -373,6 +379,9 @@ class Fetcher:
             self._refused_whole(node, asked, code)
         else:
             self._sessions.answered(node, answer.result().session, {at: offset for at, (_, offset) in asked.items()})
+            now_s = self._loop.time()
+            for state, _ in asked.values():
+                state.heard_s = now_s
             if self._keep_all(asked, answer.result().partitions):
                 self._giving.add(node)
                 self._arrived()

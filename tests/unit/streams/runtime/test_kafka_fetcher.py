@@ -286,6 +286,21 @@ def test_an_offset_out_of_range_is_looked_up_again() -> None:
     play(act)
 
 
+def test_the_end_that_a_silent_broker_told_long_ago_says_nothing() -> None:
+    """A connection falls silent and nobody is told: what was written since may be read once there is another one."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(Fetched(tuple(PLACES[0]), 0, 1, batch(b"a")), Fetched(tuple(PLACES[1]), 0, 0, b""))
+        await stage.poll()
+        assert stage.unread() == {PLACES[0]: 0, PLACES[1]: 0}
+        await asyncio.sleep(10)
+        assert stage.unread() == {PLACES[0]: None, PLACES[1]: None}
+        await broker.answer()  # nothing is new
+        assert stage.unread() == {PLACES[0]: 0, PLACES[1]: 0}
+
+    play(act)
+
+
 def test_what_is_no_record_does_not_wait_to_be_read() -> None:
     """The mark of a transaction at the end of a log, and records that were deleted before anybody read them."""
 
