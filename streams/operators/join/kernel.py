@@ -81,8 +81,6 @@ _AT_ONCE = 128
 _MOST_OBSERVED = 10_000_000
 # How a query has got its observation, in `observed`.
 _WAS_DEFAULT, _WAS_JOINED = 1, 2
-# By how much clocks that are set differ at most.
-_AGREE_US = 1_000_000
 # How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 
@@ -132,7 +130,6 @@ class Joiner(Operator):
         room: of predictions.
         observed: queries that may be read again although they have an observation.
         observed_us: when the last of these was written; none of their predictions is younger.
-        ahead_us: how far the clock of who wrote them was ahead of ours: that much too early windows ended then.
     """
 
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
@@ -156,7 +153,6 @@ class Joiner(Operator):
         self.observed = IdTimes()
         self._observed_left = _MOST_OBSERVED  # that it still takes
         self.observed_us = 0
-        self.ahead_us = 0
         self._paused_us = 0  # when predictions were last left unread
         self._keyed_us: int | None = None  # when keyed feedback is to be looked at again
         self._again_us = 0  # when windows that are held open are to be looked at again
@@ -197,7 +193,7 @@ class Joiner(Operator):
         elif topic == topics.FEEDBACK:
             self._on_feedback(number, records, now_us, effects)
         elif topic == topics.OBSERVATIONS:
-            self._on_observations(records, now_us)
+            self._on_observations(records)
         else:
             self._on_others(number, records, now_us, effects)
 
@@ -269,12 +265,11 @@ class Joiner(Operator):
         """Begin to remember which queries have an observation."""
         self.observed, self._observed_left, self.observed_us = IdTimes(), _MOST_OBSERVED, 0
 
-    def _on_observations(self, records: Sequence[Record], now_us: int) -> None:
+    def _on_observations(self, records: Sequence[Record]) -> None:
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
         put = self.observed.put
         for record in records:
             self.observed_us = max(self.observed_us, record.timestamp_us + CLOCKS_US)
-            self.ahead_us = max(self.ahead_us, record.timestamp_us - _AGREE_US - now_us)
             with suppress(DecodeError):
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
                 self._observed_left -= len(items)
@@ -541,7 +536,7 @@ class Joiner(Operator):
         self, record: Record, query_id: str, how: Ending, until_us: int, effects: Effects
     ) -> None:
         """Take feedback on a prediction that waits no longer."""
-        if how is Ending.BEFORE and record.timestamp_us + self.ahead_us > until_us - self.settings.window_us:
+        if how is Ending.BEFORE and record.timestamp_us > until_us - self.settings.window_us:
             how = Ending.OVER  # however the prediction's wait ended, this feedback comes after its window
         if how is Ending.OVER:
             self.outcomes.refuse(record, "late", LATE, effects)

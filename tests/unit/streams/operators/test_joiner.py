@@ -608,25 +608,6 @@ def test_feedback_after_a_window_that_taught_its_default_loss_is_a_dead_letter_t
     assert letter.cause == "late"
 
 
-@pytest.mark.parametrize(("ahead_s", "is_late"), [(60, True), (0, False)])
-def test_feedback_on_a_window_that_a_clock_ahead_has_ended_is_late_and_no_duplicate(
-    *, ahead_s: int, is_late: bool
-) -> None:
-    """Another query's observation tells how far the clock of the joiner before was ahead."""
-    asked_us, told_us = 3_600_000_000, 3_615_000_000
-    before, again = alone(), alone()
-    seen_us = told_us + ahead_s * 1_000_000
-    (made,) = before.on_records([prediction("other", 1, asked_us), told("other", 1, at_us=asked_us)], seen_us)
-    assert isinstance(made, Emit)
-    again.on_partitions({0: 2})
-    again.on_records([Record(topics.OBSERVATIONS, 0, 0, seen_us, made.key, made.value)], told_us)
-    again.on_records([prediction("q", 0, asked_us)], told_us)
-    (effect,) = again.on_records([told("q", 0, at_us=told_us)], told_us)
-
-    assert isinstance(effect, DeadLetter if is_late else Skip)
-    assert effect.cause == "late" if isinstance(effect, DeadLetter) else effect.reason == "duplicate_feedback"
-
-
 def test_what_was_observed_is_known_until_predictions_are_younger() -> None:
     """Each id takes memory, which nobody needs once the first minutes are over."""
     joiner, hour_us = alone(), 3_600_000_000
