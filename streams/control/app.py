@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import faust
 
@@ -78,7 +78,7 @@ class ControlOptions:
     tells_process: bool = True  # its reports tell CPU and memory of the process
 
 
-class OnePartition(faust.Table):
+class OnePartition(faust.Table[str, Any]):
     """A table of one partition; timers may write it, too, while no record is being read that tells the partition."""
 
     def partition_for_key(self, key: object) -> int:
