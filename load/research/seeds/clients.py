@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from streams.testing.connections import SimulatedTransport
 from streams.topology import partition_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
     from load.research.seeds.plan import Burst, Plan
     from schemas.codec import Codec
     from schemas.records import Application, Source, Value
@@ -30,6 +32,18 @@ _BACKOFF_MAX_S = 20.0
 _CONTEXTS = 5
 _GARBAGE = 0.01  # of what is sent
 _COPIED, _FLIPPED = 0.05, 0.02  # of queries, where clients ask oddly
+
+
+async def in_bursts(
+    bursts: Iterable[Burst], begin: Callable[[Burst, asyncio.TaskGroup], Coroutine[Any, Any, None]]
+) -> None:
+    """Begin each burst when it is due; returns when all is done that they have begun."""
+    running = asyncio.get_running_loop()
+    started_s = running.time()
+    async with asyncio.TaskGroup() as tasks:
+        for burst in bursts:
+            await asyncio.sleep(max(0.0, started_s + burst.at_s - running.time()))
+            await begin(burst, tasks)
 
 
 class Sender:
@@ -65,11 +79,7 @@ class Clients:
 
     async def run(self) -> None:
         """Send all that is planned; returns when everything was acknowledged."""
-        started_s = asyncio.get_running_loop().time()
-        async with asyncio.TaskGroup() as tasks:
-            for burst in self._plan.bursts:
-                await asyncio.sleep(max(0.0, started_s + burst.at_s - asyncio.get_running_loop().time()))
-                await self._burst(burst, tasks)
+        await in_bursts(self._plan.bursts, self._burst)
 
     async def _burst(self, burst: Burst, tasks: asyncio.TaskGroup) -> None:
         until_s = asyncio.get_running_loop().time() + burst.for_s

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from load.research.seeds.askers import TIMEOUT_S, Served
+from load.research.seeds.clients import in_bursts
 from load.research.seeds.laws import Violation
 from schemas import topics
 from schemas.errors import DecodeError
@@ -65,11 +66,7 @@ class Askers:
 
     async def run(self) -> None:
         """Ask all that is planned; returns when everybody has heard."""
-        running = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as tasks:
-            for burst in self._plan.bursts:
-                await asyncio.sleep(max(0.0, burst.at_s - running.time()))
-                await self._burst(burst, tasks)
+        await in_bursts(self._plan.bursts, self._burst)
 
     async def _burst(self, burst: Burst, tasks: asyncio.TaskGroup) -> None:
         running, random = asyncio.get_running_loop(), self._random

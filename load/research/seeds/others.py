@@ -7,7 +7,7 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from load.research.seeds.clients import Sender
+from load.research.seeds.clients import Sender, in_bursts
 from load.research.seeds.mapped import NEW, ORDERS, TRUTHS
 from load.research.seeds.models import truth
 from streams.topology import partition_of
@@ -38,11 +38,7 @@ class Others:
 
     async def run(self) -> None:
         """Write all that is planned; returns when everything was acknowledged."""
-        running = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as tasks:
-            for burst in self._plan.bursts:
-                await asyncio.sleep(max(0.0, burst.at_s - running.time()))
-                await self._burst(burst, tasks)
+        await in_bursts(self._plan.bursts, self._burst)
 
     async def _burst(self, burst: Burst, tasks: asyncio.TaskGroup) -> None:
         running = asyncio.get_running_loop()
