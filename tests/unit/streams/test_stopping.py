@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import re
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from deploy.local.supervisor import Supervisor
 from deploy.system import launch
@@ -240,6 +243,29 @@ async def test_a_process_that_cannot_connect_stops_as_well() -> None:
     stop.set()
     await task
     assert now_s() - 1 <= STOP_S
+
+
+@in_virtual_time
+async def test_what_fails_unattended_is_a_line_where_kafka_refused_it_and_else_an_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Such as a commit whose caller was cancelled: aiokafka shields it, and goes on alone."""
+
+    class Careless:
+        async def run(self, stop: asyncio.Event) -> None:
+            failing: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future() for _ in range(2)]
+            failing[0].set_exception(GroupCoordinatorNotAvailableError())
+            failing[1].set_exception(ValueError("a fault of ours"))
+            failing.clear()
+            gc.collect()
+
+    caplog.set_level(logging.INFO)
+    await run_process([Careless()], SilentProducer(FakeBroker()), asyncio.Event())  # type: ignore[arg-type]
+    said = {each.name: each for each in caplog.records}
+    assert "refused what nobody waits for" in said["streams.runtime.process.run"].getMessage()
+    assert said["streams.runtime.process.run"].exc_info is None
+    assert said["asyncio"].levelname == "ERROR"
+    assert len(said) == 2
 
 
 @in_virtual_time
