@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from load.research.operation.seeds import SCENARIO
 from load.research.seeds.gathered import FILE, WAYS, Piece, due, joined, piece, read, total, write
 from load.research.seeds.laws import LAWS, Violation
 from load.research.seeds.plan import CALM, plan
 from load.research.seeds.world import Outcome
+from load.results.results import Result
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def outcome(seed: int, *laws: str) -> Outcome:
@@ -52,16 +57,13 @@ def test_pieces_of_a_way_and_a_commit_that_meet_are_one() -> None:
 
 
 def test_the_kind_that_has_had_the_least_cpu_is_next_behind_its_last_seed() -> None:
-    """Three ways, each busy and calm; whichever commit has run them."""
-    had = [made(first, first + 9, way) for way in WAYS for first in (1, CALM)]
+    """Three ways, each busy and calm, of which calm ones have four times as much; whichever commit has run them."""
+    had = [made(first, first + count, way) for way in WAYS for first, count in ((1, 9), (CALM, 36))]
     assert due([]) == ("each", 1)
     assert due(had[:1]) == ("each", CALM)
-    assert due(
-        [*had, made(10, 12, commit="b"), *[replace(its, first=its.end, end=its.end + 5) for its in had[1:]]]
-    ) == (
-        "each",
-        12,
-    )
+    assert due([had[0], *had[2:], made(CALM, CALM + 35)]) == ("each", CALM + 35)
+    more = [replace(its, first=its.end, end=its.end + 5, cpu_s=its.cpu_s / 2) for its in had[1:]]
+    assert due([*had, made(10, 12, commit="b"), *more]) == ("each", 12)
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -81,6 +83,28 @@ def test_the_file_of_this_repository_is_sound() -> None:
         assert all(one.end <= other.first for one, other in pairwise(its))
     assert joined(read(FILE)) == read(FILE)
     assert {law for each in read(FILE) for law in each.violations} <= {*LAWS}
+
+
+def written(pieces: Sequence[Piece]) -> str:
+    """Return the page of these pieces; it says nothing of the machine."""
+    result = Result("seeds", {}, series={"gathered": [asdict(each) for each in pieces]})
+    return SCENARIO.written(result, {})  # type: ignore[typeddict-item]
+
+
+def test_the_page_has_what_the_file_has() -> None:
+    """Write it anew as it says itself, from the result of a night."""
+    pieces = read(FILE)
+    text = written(pieces)
+    assert text == (DOCS / "simulated-hours.md").read_text(encoding="utf-8")
+
+
+def test_a_page_names_what_was_found() -> None:
+    """Seeds with violations, and the program that had them; nothing where there are none."""
+    sound, unsound = made(1, 3), replace(made(CALM, CALM + 2), violations={"ran": 3}, found=[CALM + 1])
+    text = written([sound, unsound])
+    assert "| each 1000001 | a | ran 3 |" in text
+    assert "None has any." not in text
+    assert "None has any." in written([sound])
 
 
 @pytest.mark.parametrize("seed", [CALM, CALM + 7])

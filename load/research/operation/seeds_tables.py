@@ -1,0 +1,70 @@
+"""The scenario `seeds`: tables of all that has been simulated, from the file of pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from load.research.seeds.gathered import WAYS
+from load.research.seeds.plan import CALM
+from load.results.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from load.results.results import Result
+
+_HOUR_S: Final = 3_600
+_HEADS: Final = ("kind", "seeds", "hours", "CPU minutes", "queries", "faults", "faults an hour", "with violations")
+
+
+def tables(result: Result) -> Sequence[Table]:
+    """Return what each kind of deployment has been through, each kind of fault, and what was found."""
+    pieces = result.series["gathered"]
+    if not pieces:
+        return ()
+    kinds = [
+        _line(f"{way}, {'calm' if is_calm else 'busy'}", its)
+        for way in WAYS
+        for is_calm in (False, True)
+        if (its := [each for each in pieces if each["way"] == way and (each["first"] >= CALM) == is_calm])
+    ]
+    return (
+        Table("By kind", _HEADS, (*kinds, _line("all", pieces))),
+        Table("By fault", ("fault", "times", "an hour"), tuple(_faults(pieces))),
+        Table("Found", ("seeds", "by", "violations"), tuple(_found(pieces))),
+    )
+
+
+def hours(pieces: Iterable[Mapping[str, Any]]) -> float:
+    """Return how long they were, in their own time."""
+    return sum(each["simulated_s"] for each in pieces) / _HOUR_S
+
+
+def _line(kind: str, pieces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    faults = sum(sum(each["faults"].values()) for each in pieces)
+    return (
+        kind,
+        f"{sum(each['end'] - each['first'] for each in pieces):,}",
+        f"{hours(pieces):,.1f}",
+        f"{sum(each['cpu_s'] for each in pieces) / 60:,.0f}",
+        f"{sum(each['queries'] for each in pieces):,}",
+        f"{faults:,}",
+        f"{faults / hours(pieces):,.1f}",
+        f"{sum(len(each['found']) for each in pieces)}",
+    )
+
+
+def _faults(pieces: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, ...]]:
+    counts: Counter[str] = Counter()
+    for each in pieces:
+        counts.update(each["faults"])
+    for name, times in counts.most_common():
+        yield name.replace("_", " "), f"{times:,}", f"{times / hours(pieces):.2f}"
+
+
+def _found(pieces: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, ...]]:
+    for each in pieces:
+        if each["found"]:
+            laws = ", ".join(f"{law} {times}" for law, times in each["violations"].items())
+            yield f"{each['way']} {', '.join(map(str, each['found']))}", each["commit"], laws
