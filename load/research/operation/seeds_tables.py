@@ -38,7 +38,7 @@ def tables(result: Result) -> Sequence[Table]:
 
 def hours(pieces: Iterable[Mapping[str, Any]]) -> float:
     """Return how long they were, in their own time."""
-    return sum(each["simulated_s"] for each in pieces) / _HOUR_S
+    return float(sum(each["simulated_s"] for each in pieces)) / _HOUR_S
 
 
 def _line(kind: str, pieces: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
