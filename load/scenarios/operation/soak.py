@@ -41,6 +41,7 @@ NAME: Final = "soak"
 SECONDS, SHORT_S = 5_400.0, 240.0
 _MINUTE_S: Final = 60.0
 _LOOK_S: Final = 10.0
+_STRETCH: Final = 10  # minutes
 _WARM_S: Final = 600.0  # of a process: its memory grows until its caches are full
 # A fail-over happens once in the life of a store.
 _FAULTS: Final = (*ROLE_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *(row for row in REDIS_ROWS if row.times > 1))
@@ -132,11 +133,12 @@ def tables(result: Result) -> Sequence[Table]:
     """Return a line a kind of fault, and a line a process."""
     rows, lives = result.series["rows"], _longest(result.series["held"])
     named = [[row for row in rows if row["name"] == name] for name in sorted({row["name"] for row in rows})]
-    heads = ("process", "minutes", "MiB then", "at its end", "an hour", "handles then", "at its end", "an hour")
-    held = tuple((name, *_from_to(life, name, result.figures)) for name, life in lives.items())
+    memory, handles = ("MiB then", "at its end", "an hour", "without steps"), ("handles then", "at its end", "an hour")
+    steady = steady_per_hour(result.series["held"])
+    held = tuple((name, *_from_to(life, name, result.figures, steady[name])) for name, life in lives.items())
     return (
         Table("By fault", ("broken", "times", "served again s", "at most", "complete %"), tuple(map(_line, named))),
-        Table("By process", heads, held),
+        Table("By process", ("process", "minutes", *memory, *handles), held),
     )
 
 
@@ -156,11 +158,28 @@ def _longest(held: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
     return lives
 
 
-def _from_to(life: Sequence[Mapping[str, Any]], name: str, figures: Mapping[str, float]) -> tuple[str, ...]:
+def steady_per_hour(held: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return by process the median slope (MiB/h) of stretches of ten minutes, without the first of each life.
+
+    What leaks grows in all of them; what an outage leaves once is a step in one. Empty: no process lived so long.
+    """
+    slopes: dict[str, list[float]] = {row["process"]: [] for row in held}
+    for name, pid in dict.fromkeys((row["process"], row["pid"]) for row in held):
+        life = [row for row in held if row["pid"] == pid]
+        for begin in range(_STRETCH, len(life) - _STRETCH + 1, _STRETCH):
+            its = life[begin : begin + _STRETCH]
+            slope = np.polyfit([row["minute"] for row in its], [row["mib"] for row in its], 1)[0]
+            slopes[name].append(60 * float(slope))
+    return {name: f"{np.median(its) + 0.0:.1f}" if its else "" for name, its in slopes.items()}
+
+
+def _from_to(
+    life: Sequence[Mapping[str, Any]], name: str, figures: Mapping[str, float], steady: str
+) -> tuple[str, ...]:
     """Return memory and handles from the tenth minute of a life, or its beginning, to its end; and their slopes."""
     since = min(life[0]["minute"] + _WARM_S // _MINUTE_S, life[-1]["minute"])
     first, last = next(row for row in life if row["minute"] >= since), life[-1]
-    memory = f"{first['mib']:.1f}", f"{last['mib']:.1f}", f"{figures[f'{name}_mib_per_hour']:.1f}"
+    memory = f"{first['mib']:.1f}", f"{last['mib']:.1f}", f"{figures[f'{name}_mib_per_hour']:.1f}", steady
     handles = f"{first['handles']}", f"{last['handles']}", f"{figures[f'{name}_handles_per_hour']:.1f}"
     return f"{last['minute'] - life[0]['minute']:.0f}", *memory, *handles
 

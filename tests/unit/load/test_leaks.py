@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from load.matrix.leaks import Held, Leaks, per_hour, settled
+from load.scenarios.operation.soak import steady_per_hour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def life(pid: int, from_s: float, mib: float, *, mib_per_s: float = 0.0, handles_per_s: float = 0.0) -> list[Held]:
@@ -38,3 +43,16 @@ def test_a_process_is_looked_at_and_one_that_is_gone_is_left_out() -> None:
     leaks.look({"me": os.getpid(), "nobody": 2**22 + 1}, 0.0)
     assert [*leaks.seen] == ["me"]
     assert leaks.seen["me"][0].mib > 1
+
+
+def a_life(heights: Iterable[float], process: str = "worker", pid: int = 7) -> list[dict[str, Any]]:
+    """Return what a process held, a row a minute."""
+    return [{"process": process, "pid": pid, "minute": at, "mib": mib} for at, mib in enumerate(heights)]
+
+
+def test_a_step_is_no_slope_and_a_leak_is_one() -> None:
+    """Stretches of ten minutes behind the first ten: a step is in one of them, a leak in all."""
+    step = a_life([50.0] * 25 + [54.0] * 25)
+    leak = a_life([50.0 + minute / 10 for minute in range(50)], "leaking")
+    young = a_life([50.0 + minute for minute in range(19)], "young")
+    assert steady_per_hour([*step, *leak, *young]) == {"worker": "0.0", "leaking": "6.0", "young": ""}
