@@ -165,7 +165,7 @@ def steady_per_hour(held: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """
     slopes: dict[str, list[float]] = {row["process"]: [] for row in held}
     for name, pid in dict.fromkeys((row["process"], row["pid"]) for row in held):
-        life = [row for row in held if row["pid"] == pid]
+        life = [row for row in held if (row["process"], row["pid"]) == (name, pid)]
         for begin in range(_STRETCH, len(life) - _STRETCH + 1, _STRETCH):
             its = life[begin : begin + _STRETCH]
             slope = np.polyfit([row["minute"] for row in its], [row["mib"] for row in its], 1)[0]
