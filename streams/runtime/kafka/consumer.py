@@ -23,6 +23,7 @@ from aiokafka import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     ConsumerStoppedError,
+    GroupLoadInProgressError,
     KafkaError,
     RebalanceInProgressError,
     TopicAuthorizationFailedError,
@@ -57,7 +58,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 # What is wrong in a broker, such as replicas that do not answer it: another process would be told the same.
-_BROKERS_OWN = (UnknownError, RebalanceInProgressError)
+_BROKERS_OWN = (GroupLoadInProgressError, RebalanceInProgressError, UnknownError)
 _NOWHERE_MS = 50  # of a poll while the start positions are awaited
 
 
@@ -389,7 +390,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     async def _recover(self, fault: Exception) -> None:
         """Set every position back to what was handed out last: records drained before the exception are gone."""
-        self._failures += not isinstance(unwrapped(fault), _BROKERS_OWN)
+        if isinstance(unwrapped(fault), _BROKERS_OWN):
+            self.rejoin()  # aiokafka's heartbeat has ended with it, and only a rebalance begins it anew
+        else:
+            self._failures += 1
         if (lasting := refusal(fault)) is not None:
             raise lasting from fault
         if self._failures > self._settings.failures:
