@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from load.harness.proxy import Weather
-from load.matrix.broken import STILL_S, Broken
+from load.matrix.broken import STILL_S, Broken, Seen
 from load.matrix.services import BROKERS
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _SLOW: Final = Weather(delay_s=0.05)
 _NARROW: Final = Weather(bytes_per_s=125_000)  # a megabit a second
 _FULL_S: Final = 15.0
 _FILE_BYTES: Final = 4_096
+_WROTE: Final = "it went on, so its disk was not full: it showed nothing"
 
 
 async def _cut(place: Place) -> None:
@@ -47,14 +48,16 @@ def _proxy(place: Place) -> Proxy:
     return place.proxy
 
 
-async def _full(place: Place, name: str) -> None:
-    """A broker can write nothing more (`RLIMIT_FSIZE`), as on a full disk; then there is room, and it is started."""
+async def _full(place: Place, name: str) -> Seen:
+    """A broker can write nothing more (`RLIMIT_FSIZE`), as on a full disk, and ends; then there is room again."""
     node = place.brokers.nodes[name]
     process = psutil.Process(node.pid)
     process.rlimit(psutil.RLIMIT_FSIZE, (_FILE_BYTES, process.rlimit(psutil.RLIMIT_FSIZE)[1]))
     await asyncio.sleep(_FULL_S)
+    has_ended = node.pid is None
     await asyncio.to_thread(node.kill)
     await asyncio.to_thread(node.start)
+    return Seen({"brokers that ended, as they could not write": has_ended}, () if has_ended else (_WROTE,))
 
 
 NETWORK_ROWS: Final = (

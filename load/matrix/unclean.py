@@ -43,6 +43,7 @@ _PATIENCE_S: Final = 90.0
 _LOOK_S: Final = 0.5
 _ENOUGH: Final = "min.insync.replicas"
 _SET_BACK: Final = "logs_set_back_total"
+_UNSAID: Final = "acknowledged records went away, and no role said so"
 _NEITHER: Final = "no acknowledged record went away: it showed nothing"
 
 
@@ -140,9 +141,8 @@ async def _elected(place: Place, topic: str) -> Seen:
     left = await asyncio.to_thread(values_of, place, topic, 0)
     gone = (Counter(there) - Counter(left)).total()
     more = await asyncio.to_thread(gauged, place, _SET_BACK) - said
-    return Seen(
-        {"acknowledged records that went away": gone, "logs set back, by roles": more}, () if gone else (_NEITHER,)
-    )
+    wrong = [what for what, is_so in ((_NEITHER, not gone), (_UNSAID, gone and not more)) if is_so]
+    return Seen({"acknowledged records that went away": gone, "logs set back, by roles": more}, tuple(wrong))
 
 
 UNCLEAN_ROWS: Final = tuple(

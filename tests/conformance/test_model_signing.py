@@ -1,7 +1,6 @@
 """OpenSSF's own tool, `model-signing`, is asked about our signatures, and we are asked about its: both have to agree.
 
-It knows no Ed25519, so the curves are what both know. `pip install model-signing pyopenssl` has these tests run: it
-imports pyOpenSSL without requiring it.
+It knows no Ed25519, so the curves are what both know.
 """
 
 from __future__ import annotations

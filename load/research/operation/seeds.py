@@ -1,6 +1,6 @@
 """`seeds`: whole deployments in virtual time, with faults drawn from seeds, each judged by the same laws.
 
-Needs no broker and no waiting: in a minute of CPU some 2.5 hours of a busy deployment pass, and 17 of a calm one.
+Needs no broker and no waiting: docs/simulated-hours.md has how many hours pass in a minute of CPU.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def _result(outcomes: Sequence[Outcome], took_s: float, stage: Stage) -> Result:
     return Result(
         NAME,
         figures,
-        parameters={"first_seed": float(stage.seed), "form": "one" if stage.trace else stage.form},
+        parameters={"first_seed": float(stage.seed), "form": _form(stage)},
         series={
             "violations": [
                 {"seed": each.seed, "law": law, "what": what, "command": command(each.seed, stage.processes)}
@@ -198,6 +198,13 @@ def _result(outcomes: Sequence[Outcome], took_s: float, stage: Stage) -> Result:
         },
         notes=tuple(f"{law}: {what}" for law, what in LAWS.items()),
     )
+
+
+def _form(stage: Stage) -> str:
+    """Return which form was run: one seed, or a night, need not reach the hours of the full form."""
+    if stage.trace:
+        return "one"
+    return "nightly" if stage.nightly else stage.form
 
 
 SCENARIO = Scenario(

@@ -89,7 +89,7 @@ def joined(pieces: Iterable[Piece]) -> list[Piece]:
 def due(pieces: Sequence[Piece]) -> tuple[str, int]:
     """Return what is to be run next: the way, and its first seed, of the kind that has had the least of its CPU.
 
-    Calm seeds are given four times as much as busy ones: an hour of them has as many faults, and costs a sixth.
+    Calm seeds are given four times as much as busy ones: an hour of them has as many faults, and costs far less.
     """
     had = {
         (way, first): [each for each in pieces if each.way == way and (each.first >= CALM) == (first == CALM)]

@@ -132,11 +132,8 @@ def tables(result: Result) -> Sequence[Table]:
     """Return a line a kind of fault, and a line a process."""
     rows, lives = result.series["rows"], _longest(result.series["held"])
     named = [[row for row in rows if row["name"] == name] for name in sorted({row["name"] for row in rows})]
-    heads = ("process", "minutes", "MiB then", "MiB at its end", "MiB an hour", "handles then", "handles at its end")
-    held = tuple(
-        (name, f"{life[-1]['minute'] - life[0]['minute']:.0f}", *_from_to(life, result.figures[f"{name}_mib_per_hour"]))
-        for name, life in lives.items()
-    )
+    heads = ("process", "minutes", "MiB then", "at its end", "an hour", "handles then", "at its end", "an hour")
+    held = tuple((name, *_from_to(life, name, result.figures)) for name, life in lives.items())
     return (
         Table("By fault", ("broken", "times", "served again s", "at most", "complete %"), tuple(map(_line, named))),
         Table("By process", heads, held),
@@ -159,12 +156,13 @@ def _longest(held: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, A
     return lives
 
 
-def _from_to(life: Sequence[Mapping[str, Any]], slope: float) -> tuple[str, ...]:
-    """Return memory and handles from the tenth minute of a life, or its beginning, to its end."""
+def _from_to(life: Sequence[Mapping[str, Any]], name: str, figures: Mapping[str, float]) -> tuple[str, ...]:
+    """Return memory and handles from the tenth minute of a life, or its beginning, to its end; and their slopes."""
     since = min(life[0]["minute"] + _WARM_S // _MINUTE_S, life[-1]["minute"])
     first, last = next(row for row in life if row["minute"] >= since), life[-1]
-    memory = f"{first['mib']:.1f}", f"{last['mib']:.1f}", f"{slope:.1f}"
-    return *memory, f"{first['handles']}", f"{last['handles']}"
+    memory = f"{first['mib']:.1f}", f"{last['mib']:.1f}", f"{figures[f'{name}_mib_per_hour']:.1f}"
+    handles = f"{first['handles']}", f"{last['handles']}", f"{figures[f'{name}_handles_per_hour']:.1f}"
+    return f"{last['minute'] - life[0]['minute']:.0f}", *memory, *handles
 
 
 def words(result: Result) -> Mapping[str, Any]:

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from load.harness.system import Stage
+from load.research.operation import seeds as operation
 from load.research.operation.seeds import SCENARIO
 from load.research.seeds.gathered import FILE, WAYS, Piece, due, joined, piece, read, total, write
 from load.research.seeds.laws import LAWS, Violation
 from load.research.seeds.plan import CALM, plan
 from load.research.seeds.world import Outcome
 from load.results.results import Result
+from load.results.targets import verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,6 +86,19 @@ def test_the_file_of_this_repository_is_sound() -> None:
         assert all(one.end <= other.first for one, other in pairwise(its))
     assert joined(read(FILE)) == read(FILE)
     assert {law for each in read(FILE) for law in each.violations} <= {*LAWS}
+
+
+@pytest.mark.parametrize(("laws", "missed"), [((), set()), (("once",), {"violations"})])
+async def test_a_night_is_judged_by_its_violations_and_not_by_its_hours(
+    laws: tuple[str, ...], missed: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two hundred hours are for who asks for them."""
+    monkeypatch.setattr(operation, "gather", lambda hours: [outcome(seed, *laws) for seed in range(int(2 * hours))])
+    stage = Stage("", None, tmp_path, hours=50.0, nightly=True)  # type: ignore[arg-type]  # nothing is launched
+    result = await operation.run(stage)
+    assert {each.target.figure for each in verdicts(result, SCENARIO.figures) if not each.reached} == missed
+    whole = replace(result, parameters={**result.parameters, "form": "full"})
+    assert "simulated_hours" in {each.target.figure for each in verdicts(whole, SCENARIO.figures) if not each.reached}
 
 
 def written(pieces: Sequence[Piece]) -> str:
