@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pytest
+
 from deploy.local.embedded import EmbeddedBroker
 from schemas.topics import dead_letters
 from streams.runtime.errors import BrokerUnavailableError, StreamError
@@ -24,8 +26,6 @@ from tests.kafka import looping, producing, put, take, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-
-    import pytest
 
 MANY: Final = 20
 # What only a person can change, and what blames a record, is refused until the broker is told to allow it.
@@ -227,6 +227,7 @@ async def test_the_table_has_every_request_that_a_role_makes() -> None:
             assert broker.requests() == ANSWERS.keys()
 
 
+@pytest.mark.timeout(900)  # it waits for sessions to end, and where others have the cores for those
 async def test_what_may_pass_ends_no_role_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once, and twenty times in a row; by our own requests and by aiokafka's alone."""
     monkeypatch.setattr(accumulator, "BACKOFF_MAX_S", REST_S)
