@@ -7,6 +7,7 @@ version of confluent-kafka. A disconnected client stands for the cluster's owner
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
@@ -39,6 +40,13 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "rd_kafka_mock_coordinator_set": (c_int, (c_void_p, c_char_p, c_char_p, c_int32)),
     "rd_kafka_mock_push_request_errors_array": (None, (c_void_p, c_int16, c_size_t, ctypes.POINTER(c_int))),
     "rd_kafka_mock_clear_request_errors": (None, (c_void_p, c_int16)),
+    # The codes follow, one argument each.
+    "rd_kafka_mock_partition_push_request_errors": (c_int, (c_void_p, c_char_p, c_int32, c_int16, c_size_t)),
+    "rd_kafka_mock_topic_set_error": (None, (c_void_p, c_char_p, c_int)),
+    "rd_kafka_mock_start_request_tracking": (None, (c_void_p,)),
+    "rd_kafka_mock_get_requests": (ctypes.POINTER(c_void_p), (c_void_p, ctypes.POINTER(c_size_t))),
+    "rd_kafka_mock_request_api_key": (c_int16, (c_void_p,)),
+    "rd_kafka_mock_request_destroy_array": (None, (ctypes.POINTER(c_void_p), c_size_t)),
     "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (c_void_p, c_int32)),
 }
 
@@ -118,6 +126,32 @@ class MockCluster:
     def clear_request_errors(self, api_key: int) -> None:
         """Forget the errors that were pushed for this ApiKey and not used yet."""
         self._library.rd_kafka_mock_clear_request_errors(self._handle, api_key)
+
+    def push_partition_errors(self, topic: str, partition: int, api_key: int, codes: Sequence[int]) -> None:
+        """Answer for one partition with these codes: of Produce or Fetch, which are not refused as a whole."""
+        push = self._library.rd_kafka_mock_partition_push_request_errors
+        for code in codes:
+            self._require(
+                push(self._handle, topic.encode(), partition, api_key, 1, c_int(code)), f"{topic}-{partition}"
+            )
+
+    def topic_error(self, topic: str, code: int) -> None:
+        """Say this of a topic to all who ask for metadata, until another code is set (0 is none)."""
+        self._library.rd_kafka_mock_topic_set_error(self._handle, topic.encode(), code)
+
+    def track_requests(self) -> None:
+        """Remember from now on which requests come; `requests` tells."""
+        self._library.rd_kafka_mock_start_request_tracking(self._handle)
+
+    def requests(self) -> Counter[int]:
+        """Return how many requests of each ApiKey have come since `track_requests`."""
+        count = c_size_t()
+        them = self._library.rd_kafka_mock_get_requests(self._handle, ctypes.byref(count))
+        try:
+            return Counter(self._library.rd_kafka_mock_request_api_key(them[number]) for number in range(count.value))
+        finally:
+            if count.value:
+                self._library.rd_kafka_mock_request_destroy_array(them, count)
 
     @property
     def _handle(self) -> int:

@@ -71,6 +71,8 @@ KINDS: Final = (
         (
             "MisconfiguredError",
             "OtherLogError",
+            "GroupFullError",
+            "NameTakenError",
             "StuckError",
             "KernelError",
             "OffsetOrderError",

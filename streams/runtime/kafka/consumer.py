@@ -22,20 +22,21 @@ from typing import TYPE_CHECKING, TypeVar
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
-    AuthenticationFailedError,
-    ClusterAuthorizationFailedError,
     ConsumerStoppedError,
-    GroupAuthorizationFailedError,
-    IncompatibleBrokerVersion,
+    GroupLoadInProgressError,
     KafkaError,
+    RebalanceInProgressError,
     TopicAuthorizationFailedError,
+    UnknownError,
 )
 
 from streams.operators.contract import end_of
-from streams.runtime.errors import BrokerUnavailableError, LogSetBackError, MisconfiguredError, StuckError
+from streams.runtime.errors import BrokerUnavailableError, LogSetBackError, StuckError
 from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.error_codes import unwrapped
+from streams.runtime.kafka.refusals import refusal, translated
 from streams.runtime.kafka.served import Unserved, served
 from streams.runtime.kafka.transport_ports import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
@@ -56,14 +57,9 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
+# What is wrong in a broker, such as replicas that do not answer it: another process would be told the same.
+_BROKERS_OWN = (GroupLoadInProgressError, RebalanceInProgressError, UnknownError)
 _NOWHERE_MS = 50  # of a poll while the start positions are awaited
-_REFUSED = (
-    AuthenticationFailedError,
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    IncompatibleBrokerVersion,
-    TopicAuthorizationFailedError,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +189,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._source = source_of(self._consumer, self._connection, self._names, fetching, self._batched)
             await self._source.start()
             known = await self._consumer.topics()
+            await self._check_rights(self._names.keys() - known)
         except KafkaError as fault:
             await self.stop(settings.commit_s)
-            raise _translated(fault) from fault
+            raise translated(fault) from fault
         if self._is_changing:
             self._look_for(self._wanted_topics, known)
             return
@@ -257,8 +254,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             async with asyncio.timeout(self._settings.commit_s):
                 await consumer.commit(owned)
         except (TimeoutError, *LOST) as fault:
-            if isinstance(fault, _REFUSED):
-                raise _translated(fault) from fault
+            if (lasting := refusal(fault)) is not None:
+                raise lasting from fault
             _log.warning("offsets not committed, they will be with the next ones: %r", fault)
             return False
         return True
@@ -330,6 +327,15 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._must_rejoin = False
             self.rejoin()
 
+    async def _check_rights(self, missing: Collection[str]) -> None:
+        """Ask for topics by name: a list of all leaves out what this user may not see."""
+        if not missing or private.supported() is not None:
+            return
+        client = private.client_of(self._running())
+        await client.set_topics(missing)
+        if hidden := client.cluster.unauthorized_topics & {*missing}:
+            raise TopicAuthorizationFailedError(*sorted(hidden))
+
     async def _look(self) -> None:
         """Subscribe to what is wanted and there, if that has changed."""
         wanted = self._wanted_topics
@@ -358,8 +364,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             try:
                 return await ask()
             except LOST as fault:
-                if isinstance(fault, _REFUSED):
-                    raise _translated(fault) from fault
+                if (lasting := refusal(fault)) is not None:
+                    raise lasting from fault
                 _log.warning("start positions are not known yet: %r", fault)
                 await asyncio.sleep(self._settings.backoff_s)
 
@@ -384,9 +390,12 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     async def _recover(self, fault: Exception) -> None:
         """Set every position back to what was handed out last: records drained before the exception are gone."""
-        self._failures += 1
-        if isinstance(fault, _REFUSED):
-            raise _translated(fault) from fault
+        if isinstance(unwrapped(fault), _BROKERS_OWN):
+            self.rejoin()  # aiokafka's heartbeat has ended with it, and only a rebalance begins it anew
+        else:
+            self._failures += 1
+        if (lasting := refusal(fault)) is not None:
+            raise lasting from fault
         if self._failures > self._settings.failures:
             raise StuckError(f"{self._failures} polls in a row failed, the last one with {fault!r}") from fault
         _log.warning("poll failed (%d in a row): %r", self._failures, fault)
@@ -444,13 +453,3 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
     def _reading(self) -> RecordSource:
         assert self._source is not None, "start() comes first"
         return self._source
-
-
-def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError:
-    if isinstance(fault, IncompatibleBrokerVersion):
-        return MisconfiguredError(f"{fault}: Apache Kafka 2.3 or a later one is needed")
-    if isinstance(fault, _REFUSED):
-        return MisconfiguredError(
-            f"{fault!r}: this user has no right Read on it: `skysail topics acl` prints who needs which"
-        )
-    return BrokerUnavailableError(repr(fault))

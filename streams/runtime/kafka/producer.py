@@ -29,9 +29,10 @@ from streams.runtime.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
+from streams.runtime.kafka.error_codes import InvalidRecordError
 from streams.runtime.kafka.fast.outlet import FastOutlet
 from streams.runtime.kafka.stock import StockOutlet
-from streams.runtime.kafka.transport_ports import InvalidRecordError, ProducerSettings
+from streams.runtime.kafka.transport_ports import ProducerSettings
 from streams.runtime.ports import Posted, size_of
 
 if TYPE_CHECKING:

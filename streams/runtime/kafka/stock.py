@@ -22,7 +22,6 @@ from aiokafka.errors import (
     KafkaConnectionError,
     KafkaError,
     LeaderNotAvailableError,
-    UnknownError,
     UnsupportedCodecError,
     for_code,
 )
@@ -32,7 +31,7 @@ from streams.operators.contract import Record
 from streams.runtime.kafka.aiokafka_fixes import mend
 from streams.runtime.kafka.fast.record_batches import unpack
 from streams.runtime.kafka.merging import ArrivalRate, StrainGauge, merging
-from streams.runtime.kafka.transport_ports import NOWHERE, InvalidRecordError
+from streams.runtime.kafka.transport_ports import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,8 +50,6 @@ _log = logging.getLogger(__name__)
 _CHECKSUM = "Invalid CRC"  # aiokafka's words for what is not what was written: no batch to step over
 _POSITION_S = 0.05  # a position that is being looked up can be had with a later poll
 _TRY_MS = 1_000  # for one partition, when one of them cannot be unpacked
-# aiokafka knows no code above 72: an invalid record (87) looks like a failure of the broker, and is tried this often.
-_TRIES = 3
 _new = tuple.__new__
 
 
@@ -259,19 +256,12 @@ class StockOutlet:
 
     async def send(self, place: KafkaPartition, batch: BatchBuilder) -> None:
         """Send a batch; see `ways.Outlet`."""
-        for _ in range(_TRIES):
-            answer = await self._producer.send_batch(batch, place.topic, partition=place.partition)
-            await asyncio.wait([answer, self._abandoned], return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                answer.add_done_callback(_seen)
-                raise KafkaConnectionError("the producer was stopped")
-            fault = answer.exception()
-            if not isinstance(fault, UnknownError):
-                break
-        else:
-            raise InvalidRecordError(f"the broker has refused a batch {_TRIES} times without saying why")
-        if fault is not None:
-            raise fault
+        answer = await self._producer.send_batch(batch, place.topic, partition=place.partition)
+        await asyncio.wait([answer, self._abandoned], return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            answer.add_done_callback(_seen)
+            raise KafkaConnectionError("the producer was stopped")
+        await answer
 
     def post(self, place: KafkaPartition, batch: BatchBuilder) -> None:
         """Leave all to `send`; see `ways.Outlet`."""

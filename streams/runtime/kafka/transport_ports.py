@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
 
 from schemas.sizes import MAX_BYTES, ROOM_BYTES
@@ -114,12 +113,6 @@ class RecordSource(Protocol):
     def stop(self) -> None:
         """Fetch nothing any more; a poll that waits returns."""
         ...
-
-
-class InvalidRecordError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """The broker's code 87, which aiokafka does not know: a record that the topic will never take."""
-
-    errno = 87
 
 
 @dataclass(frozen=True, slots=True)

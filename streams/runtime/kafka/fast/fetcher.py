@@ -19,6 +19,7 @@ from aiokafka import errors
 from aiokafka.errors import KafkaError
 
 from streams.operators.contract import count_of
+from streams.runtime.kafka.error_codes import fault_of
 from streams.runtime.kafka.fast.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka.fast.protocol import FETCH, fetch_request
 from streams.runtime.kafka.fast.record_batches import split
@@ -396,7 +397,7 @@ class Fetcher:
             self._sessions.end(node)
             self._wake()
         else:
-            self._failed(node, asked, errors.for_code(code)())
+            self._failed(node, asked, fault_of(code))
 
     def _keep_all(self, asked: _Asked, partitions: list[Fetched]) -> bool:
         """Keep what was sent until it is drained; returns whether there is anything."""
@@ -407,7 +408,7 @@ class Fetcher:
             if state.position != offset:
                 continue  # moved meanwhile
             if code:
-                fault = self._refused(state, errors.for_code(code)(place))
+                fault = self._refused(state, fault_of(code, place))
                 if fault is None:
                     continue
                 self._held[place] = _Held(offset, b"", until_s, fault)

@@ -21,9 +21,9 @@ from aiokafka.errors import KafkaError, LeaderNotAvailableError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from streams.runtime.kafka.aiokafka_fixes import mend
+from streams.runtime.kafka.error_codes import fault_of
 from streams.runtime.kafka.fast.protocol import PRODUCE, produce_request
 from streams.runtime.kafka.fast.requests import Calls
-from streams.runtime.kafka.transport_ports import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -232,7 +232,7 @@ class Requests:
     def _tell(self, batches: list[_ProduceBatch], codes: Mapping[Place, int]) -> None:
         for batch in batches:
             code = codes.get(batch.place, errors.UnknownError.errno)
-            fault = _fault(code) if code else None
+            fault = fault_of(code) if code else None
             if fault is not None:
                 self._refresh(fault)
             _settle([batch], fault)
@@ -241,11 +241,6 @@ class Requests:
         """Ask for new metadata where the fault says that ours are old."""
         if getattr(fault, "invalid_metadata", False):
             self._ask_again()
-
-
-def _fault(code: int) -> KafkaError:
-    kind = InvalidRecordError if code == InvalidRecordError.errno else errors.for_code(code)
-    return kind()
 
 
 def _settle(batches: list[_ProduceBatch], fault: BaseException | None) -> None:

@@ -1,0 +1,50 @@
+"""What brokers refuse a consumer until a person has changed something, and the sentences that say what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiokafka import errors
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    TopicAuthorizationFailedError,
+)
+
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
+from streams.runtime.kafka.error_codes import GroupFullError, NameTakenError, unwrapped
+
+_RIGHT: Final = "this user has no right Read on it: `skysail topics acl` prints who needs which"
+_OLD: Final = "Apache Kafka 2.3 or a later one is needed"
+_OTHERS: Final = "others are in its group who divide partitions otherwise; stop them, or choose another `kafka.prefix`"
+_SENTENCES: Final[dict[type[Exception], str]] = {
+    AuthenticationFailedError: _RIGHT,
+    ClusterAuthorizationFailedError: _RIGHT,
+    GroupAuthorizationFailedError: _RIGHT,
+    TopicAuthorizationFailedError: _RIGHT,
+    IncompatibleBrokerVersion: _OLD,
+    errors.UnsupportedVersionError: _OLD,
+    errors.InconsistentGroupProtocolError: _OTHERS,
+    errors.InvalidGroupIdError: "the broker takes no such name of a group; choose another `kafka.prefix`",
+    errors.InvalidSessionTimeoutError: "the broker's `group.min.session.timeout.ms` or `group.max.session.timeout.ms`"
+    " does not allow this role's session; change that",
+    GroupFullError: "its group is full: run fewer processes of this role, or raise the broker's `group.max.size`",
+    NameTakenError: "another process has joined under its name; give each process a name of its own",
+}
+
+
+def refusal(fault: Exception) -> MisconfiguredError | None:
+    """Return what a person has to change, if a fault will not pass before."""
+    answered = unwrapped(fault)
+    for kind, sentence in _SENTENCES.items():
+        if isinstance(answered, kind):
+            said = str(answered) if isinstance(answered, IncompatibleBrokerVersion) else repr(answered)
+            return MisconfiguredError(f"{said}: {sentence}")
+    return None
+
+
+def translated(fault: Exception) -> BrokerUnavailableError | MisconfiguredError:
+    """Return a client's error in our words."""
+    return refusal(fault) or BrokerUnavailableError(repr(fault))
