@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import errors
 from aiokafka.errors import (
@@ -10,12 +11,17 @@ from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
+    KafkaError,
     TopicAuthorizationFailedError,
 )
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.kafka.error_codes import GroupFullError, NameTakenError, unwrapped
 
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+_log = logging.getLogger(__name__)
 _RIGHT: Final = "this user has no right Read on it: `skysail topics acl` prints who needs which"
 _OLD: Final = "Apache Kafka 2.3 or a later one is needed"
 _OTHERS: Final = "others are in its group who divide partitions otherwise; stop them, or choose another `kafka.prefix`"
@@ -48,3 +54,11 @@ def refusal(fault: Exception) -> MisconfiguredError | None:
 def translated(fault: Exception) -> BrokerUnavailableError | MisconfiguredError:
     """Return a client's error in our words."""
     return refusal(fault) or BrokerUnavailableError(repr(fault))
+
+
+def unattended(running: AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell in a line of a request that failed after its caller had given it up: aiokafka goes on with commits then."""
+    if isinstance(fault := context.get("exception"), KafkaError):
+        _log.info("Kafka refused what nobody waits for any more: %s", fault)
+    else:
+        running.default_exception_handler(context)

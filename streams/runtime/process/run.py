@@ -10,15 +10,14 @@ import asyncio
 import logging
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
-
-from aiokafka.errors import KafkaError
+from typing import TYPE_CHECKING, Protocol
 
 from policies.foreign import handles_interrupts
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
 from streams.runtime.kafka.merging import StrainGauge
+from streams.runtime.kafka.refusals import unattended
 from streams.runtime.process.gc_schedule import swept
 from streams.runtime.role.definition import Ports
 from streams.runtime.role.loop import RoleLoop
@@ -101,7 +100,7 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     stop = stop or asyncio.Event()
     stopping = Stopping(stop)
     running = asyncio.get_running_loop()
-    running.set_exception_handler(_unattended)
+    running.set_exception_handler(unattended)
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
     handles_interrupts()
@@ -114,14 +113,6 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
             running.remove_signal_handler(number)
         handles_interrupts(does=False)
         await stopping.within(transport.stop())
-
-
-def _unattended(running: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tell in a line of a request that failed after its caller had given it up: aiokafka goes on with commits then."""
-    if isinstance(fault := context.get("exception"), KafkaError):
-        _log.info("Kafka refused what nobody waits for any more: %s", fault)
-    else:
-        running.default_exception_handler(context)
 
 
 async def _run_all(loops: Sequence[Runnable], transport: KafkaTransport, stop: asyncio.Event) -> None:

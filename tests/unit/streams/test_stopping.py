@@ -262,8 +262,8 @@ async def test_what_fails_unattended_is_a_line_where_kafka_refused_it_and_else_a
     caplog.set_level(logging.INFO)
     await run_process([Careless()], SilentProducer(FakeBroker()), asyncio.Event())  # type: ignore[arg-type]
     said = {each.name: each for each in caplog.records}
-    assert "refused what nobody waits for" in said["streams.runtime.process.run"].getMessage()
-    assert said["streams.runtime.process.run"].exc_info is None
+    assert "refused what nobody waits for" in said["streams.runtime.kafka.refusals"].getMessage()
+    assert said["streams.runtime.kafka.refusals"].exc_info is None
     assert said["asyncio"].levelname == "ERROR"
     assert len(said) == 2
 
