@@ -86,13 +86,13 @@ async def test_a_run_at_debug_level_tells_nobody_what_applications_say(
             await _talk_http(f"http://127.0.0.1:{more['gateway']['port']}")
             await _talk_records(there, prefix)
             await there.is_shown()
+            await there.watch.until(lambda: "shop" in repr(received.told()), "spans")
             control, gateway = (f"http://127.0.0.1:{more[role]['port']}" for role in ("control", "gateway"))
             shown = [text async for text in _pages([f"{control}/api/status", f"{gateway}/metrics"])]
             told = [repr(report) for report in there.watch.decoded(Report, topics.REPORTS)]
             lines = [line for pid in there.system.pids.values() for line in _command_lines(pid)]
             processes = len(there.system.pids)
         spans = repr(received.told())
-    assert "shop" in spans
     assert processes >= len(get_args(Role))
     logs = {file.name: file.read_text(errors="replace") for file in (tmp_path / "run" / "logs").iterdir()}
     assert len(logs) == processes
