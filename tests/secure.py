@@ -87,10 +87,10 @@ class SecureKafka(ApacheKafka):
         super().__init__()
         self._properties |= self._listeners()
 
-    def create_user(self) -> None:
-        """Tell the running broker about the user."""
+    def create_user(self, name: str = USER, password: str = PASSWORD) -> None:
+        """Tell the running broker about a user."""
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
-        user = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        user = UserScramCredentialUpsertion(name, info, password.encode())
         client = admin_client(self.bootstrap)
         for done in client.alter_user_scram_credentials([user]).values():
             done.result(10)

@@ -143,7 +143,7 @@ class Kafka(Section):
 
     bootstrap: str = "127.0.0.1:9092"
     """`host:port` of the brokers, separated by commas."""
-    properties: dict[str, Scalar] = Field(default_factory=dict)
+    properties: dict[str, Scalar] = Field(default_factory=dict, repr=False)
     """Options for every Kafka client, under aiokafka's names: `security_protocol`, `sasl_mechanism`,
     `sasl_plain_username`, `sasl_plain_password_file`, `ssl_cafile`, ..."""
     fetch_wait_ms: int = Field(default=200, gt=0)
@@ -190,7 +190,7 @@ class Kafka(Section):
 class Redis(Section):
     """Where policy states are kept."""
 
-    url: str = "redis://127.0.0.1:6379/0"
+    url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
     """`redis://`, `rediss://` (TLS) or `unix://`. Percent-encode a password in it."""
     password: SecretStr | None = None
     """The password, if it is not in the URL; better `password_file`."""
@@ -231,7 +231,7 @@ class StoreSection(Section):
 class RegistrySection(Section):
     """The schema registry."""
 
-    url: str | None = None
+    url: str | None = Field(default=None, repr=False)
     """URL of Confluent's registry or a compatible one. Without it records are framed as Avro single objects."""
     user: str | None = None
     """User name, if the registry asks for one."""

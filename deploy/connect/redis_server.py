@@ -18,6 +18,7 @@ from deploy.config.configuration import without_secrets
 from deploy.config.folder import PASSWORD_FILE, STATE
 from deploy.connect.clients import TIMEOUT_S, Unreachable
 from deploy.errors import RefusedError
+from streams.runtime.stores.connecting import QUIETLY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +55,8 @@ def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[
         Unreachable: it does not answer, inside the block.
     """
     once = Retry(NoBackoff(), 0)
-    client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
+    patience = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s, "retry": once}
+    client = Redis.from_url(redis_url(settings), **patience, **QUIETLY)
     try:
         yield client
     except AuthenticationError:

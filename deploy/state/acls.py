@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 _TOOL: Final = "kafka-acls --bootstrap-server {} --command-config admin.properties --add"
 _CONFIGS: Final = "kafka-configs --bootstrap-server {} --command-config admin.properties --alter"
-# What every client of Redis sends at the start of a connection, and asks to see whether somebody answers.
-_CONNECTS: Final = ("+hello", "+auth", "+select", "+ping", "+client|setinfo", "+client|setname")
-_READS: Final = ("+hget", "+hmget", "+mget")
-_LEARNS: Final = ("+hget", "+hmget", "+hset", "+hdel", "+get", "+del", "+rename", "+eval", "+evalsha", "+script|load")
-_LOOKS: Final = ("+@read", "+@write", "+@scripting", "-@dangerous", "+info")
+# Commands of Redis by what they are for: single ones. Its categories hold SCAN, RANDOMKEY and DBSIZE too, which no key
+# pattern binds. `tests/integration/test_redis_users.py` holds each user to these among all that a server knows.
+_CONNECTS: Final = ("+hello", "+auth", "+select", "+ping", "+client|setname")
+_READS: Final = ("+hmget", "+mget")
+_RUNS: Final = ("+evalsha", "+script|load")
+# The last five are what its scripts do: also with an older version's offset, and when they set states aside.
+_LEARNS: Final = ("+hmget", *_RUNS, "+hget", "+hset", "+get", "+set", "+exists", "+rename")
+# Prunes (the first two), removes what is damaged, and sees whether Redis forgets.
+_REPAIRS: Final = ("+hscan", "+hdel", "+del", "+info|server", "+info|memory")
 
 
 def commands(rights: Mapping[str, Iterable[Right]], prefix: str, bootstrap: str) -> Iterator[str]:
@@ -77,15 +81,15 @@ def quota_commands(given: Mapping[str, ClientQuota], prefix: str, bootstrap: str
 def redis_users(prefix: str) -> dict[str, tuple[str, ...]]:
     """Return the rules of `ACL SETUSER` by user: only selection, the learner and operators need Redis at all.
 
-    Selection reads states and features. The learner writes states by scripts, each over one partition's keys. None
-    reaches the keys of another prefix.
+    Selection reads states and features. The learner writes states by scripts, each over one partition's keys. An
+    operator does what both do, and repairs. None reaches the keys of another prefix, or learns their names.
     """
     states, features = f"~{{{prefix}:*}}:*", f"~{prefix}:features:*"
     start = ("reset", "on", "-@all", *_CONNECTS)
     return {
         "selection": (*start, states, features, *_READS),
         "learner": (*start, states, *_LEARNS),
-        OPERATOR: (*start, states, features, *_LOOKS),
+        OPERATOR: (*start, states, features, *dict.fromkeys((*_READS, *_LEARNS, *_REPAIRS))),
     }
 
 

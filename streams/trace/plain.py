@@ -26,7 +26,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def opened_to_write(path: Path) -> BinaryIO:
-    """Open a file to read and to append; an empty one is made if there is none.
+    """Open a file to read and to append; an empty one is made if there is none, for its user alone.
 
     Raises:
         OSError: it is no plain file, or it has another name too, by which it is somebody's.
@@ -57,7 +57,7 @@ def has_holes(file: BinaryIO, size: int) -> bool:
 
 
 def _plain(path: Path, flags: int) -> int:
-    descriptor = os.open(path, flags | _SAFELY, 0o666)
+    descriptor = os.open(path, flags | _SAFELY, 0o600)  # it holds what applications say
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

@@ -34,6 +34,7 @@ from schemas.errors import DecodeError
 from schemas.records import PolicyState
 from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.stores.base import ASIDE, StatesRead, WriteResult, stamped, unstamped
+from streams.runtime.stores.connecting import QUIETLY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -256,6 +257,7 @@ def _client(settings: RedisSettings) -> redis.Redis:
         socket_connect_timeout=settings.timeout_s,
         retry=Retry(NoBackoff(), 0),
         health_check_interval=0,
+        **QUIETLY,
     )
     return found
 

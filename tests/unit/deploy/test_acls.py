@@ -73,3 +73,11 @@ def test_a_user_of_redis_reaches_its_own_prefix_alone(who: str) -> None:
     assert all(key in {"~{shop:*}:*", "~shop:features:*"} for key in keys)
     (line,) = [line for line in redis_lines("shop") if f"shop.{who}" in line]
     assert line.endswith(f'">${who.upper()}_PASSWORD"')
+
+
+@pytest.mark.parametrize("who", redis_users("shop"))
+def test_a_user_of_redis_is_granted_single_commands(who: str) -> None:
+    """A category holds what no pattern of keys binds, and what later versions of Redis put into it."""
+    granted = [rule for rule in redis_users("shop")[who] if rule.startswith(("+", "-", "allcommands"))]
+    assert [rule for rule in granted if "@" in rule] == ["-@all"]
+    assert not {"+client", "+script", "+info", "+eval", "+scan"} & {*granted}

@@ -128,6 +128,22 @@ def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     assert settings_from(tmp_path, "# nothing yet\n") == Settings()
 
 
+def test_settings_that_somebody_logs_show_no_secret() -> None:
+    """Wherever one may stand: in a property of Kafka's clients, in a URL, in a field of its own."""
+    secret = "mallow"
+    settings = Settings.model_validate(
+        {
+            "kafka": {"properties": {"sasl_plain_password": secret}},
+            "redis": {"url": f"redis://me:{secret}@host:1/0", "password": secret},
+            "registry": {"url": f"http://me:{secret}@host:1", "password": secret},
+            "control": {"tokens": f"{secret}-0123456789012345 act"},
+            "gateway": {"tokens": f"{secret}-0123456789012345 *"},
+            "selection": {"features_url": f"redis://me:{secret}@host:1/0"},
+        }
+    )
+    assert secret not in repr(settings) + str(settings)
+
+
 def test_secrets_come_from_files_and_are_masked_when_printed(tmp_path: Path) -> None:
     """What was read from a file, sits in a URL or has a telling name is never printed; other values are."""
     secret = tmp_path / "secret"

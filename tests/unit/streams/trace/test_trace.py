@@ -60,6 +60,14 @@ def test_what_was_recorded_is_read_back_bit_for_bit(tmp_path: Path) -> None:
     assert [*Trace.open(tmp_path).records("queries")] == records
 
 
+def test_nobody_else_on_the_machine_reads_what_was_recorded(tmp_path: Path) -> None:
+    """It is what applications say: inputs, contexts, feedback."""
+    write(tmp_path, [query(5), query(6, partition=1)])
+    parts = [*tmp_path.glob("*.avro")]
+    assert len(parts) > 1
+    assert {part.stat().st_mode & 0o077 for part in parts} == {0}
+
+
 def test_any_avro_tool_shows_what_a_query_asked(tmp_path: Path) -> None:
     """A value that follows the topic's schema is a record, whatever stood before it in Kafka; another one is bytes."""
     codec = Codec(ids=_ids())
