@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -264,8 +264,13 @@ def _known_keys(location: list[str]) -> list[str]:
     if location[:1] == ["applications"] and location[2:3] == ["stages"]:
         return list(StageSettings.model_fields)
     section: type[BaseModel] = ApplicationSettings if location[:1] == ["applications"] else Settings
-    for part in location if section is Settings else ():
-        section = section.model_fields[part].annotation  # type: ignore[assignment]  # sections nest by class
+    parts = iter(location if section is Settings else ())
+    for part in parts:
+        kind = section.model_fields[part].annotation
+        if get_origin(kind) is dict:  # of sections by name, such as hosts
+            kind = get_args(kind)[1]
+            next(parts, None)
+        section = kind  # type: ignore[assignment]  # sections nest by class
     return [field.alias or name for name, field in section.model_fields.items()]
 
 

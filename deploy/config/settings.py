@@ -475,6 +475,10 @@ class RecordSection(Section):
         return self.folder is not None if self.calls is None else self.calls
 
 
+# Else a file that was emptied by mistake would let everybody in.
+_NO_TOKENS: Final = "tokens_file holds no token: write a line for each, or leave the key out"
+
+
 class GatewaySection(Section):
     """The role `gateway`: queries and feedback over HTTP. It does not run by default."""
 
@@ -533,7 +537,8 @@ class GatewaySection(Section):
         if self.tokens is not None:
             from streams.gateway.tokens import BearerTokens
 
-            BearerTokens(self.tokens.get_secret_value())
+            if not BearerTokens(self.tokens.get_secret_value()):
+                raise ValueError(_NO_TOKENS)
         return self
 
 
@@ -580,7 +585,8 @@ class Control(Section):
         if self.tokens is not None:
             from streams.gateway.tokens import BearerTokens
 
-            BearerTokens(self.tokens.get_secret_value())
+            if not BearerTokens(self.tokens.get_secret_value()):
+                raise ValueError(_NO_TOKENS)
         return self
 
 

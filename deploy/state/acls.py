@@ -96,6 +96,6 @@ def redis_users(prefix: str) -> dict[str, tuple[str, ...]]:
 def redis_lines(prefix: str) -> Iterator[str]:
     """Yield a line for `redis-cli` for each user; the password is a variable of the shell, and stands nowhere."""
     for who, rules in redis_users(prefix).items():
-        variable = f"${who.upper()}_PASSWORD"
+        variable = f"${{{who.upper()}_PASSWORD:?}}"  # an empty one would be a password: the shell stops
         words = " ".join(shlex.quote(rule) for rule in rules)
         yield f'redis-cli ACL SETUSER {shlex.quote(f"{prefix}.{who}")} {words} ">{variable}"'

@@ -77,7 +77,7 @@ class AsItWas:
         self._deployment = deployment
         self._codec = codec
         self.report = ReplayReport()
-        self._states = FoldedStates(trace, codec, deployment.joiner.memory_us)
+        self._states = FoldedStates(trace, codec, deployment.joiner.memory_us, deployment.clocks_us)
         self._topics = WrittenTopics(trace, codec, self.report)
         self._tapes: dict[str, PlayedTape] = {}
 

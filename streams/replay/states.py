@@ -46,13 +46,15 @@ class FoldedStates:
         trace: with the observations.
         codec: of its records.
         window_us: how long the learner remembers ids.
+        clocks_us: how far the clocks of those who wrote may have been apart, where that is more than a minute.
 
     Attributes:
         states: as they are after what was folded.
     """
 
-    def __init__(self, trace: Recording, codec: Codec, window_us: int) -> None:
+    def __init__(self, trace: Recording, codec: Codec, window_us: int, clocks_us: int = 0) -> None:
         self._trace = trace
+        self._later_us = max(_LATER_US, clocks_us)
         self._codec = codec
         self._window_us = window_us
         self._partitions: dict[int, FoldedPartition] = {}
@@ -68,7 +70,7 @@ class FoldedStates:
         """
         partition = self._partition(key.partition)
         while (found := self._at_hand(key, mark)) is None:
-            record = partition.next(until_us + _LATER_US)
+            record = partition.next(until_us + self._later_us)
             if record is None:
                 known = self._versions.get((key, mark.version))
                 if known is None:

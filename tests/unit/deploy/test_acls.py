@@ -72,7 +72,7 @@ def test_a_user_of_redis_reaches_its_own_prefix_alone(who: str) -> None:
     assert keys
     assert all(key in {"~{shop:*}:*", "~shop:features:*"} for key in keys)
     (line,) = [line for line in redis_lines("shop") if f"shop.{who}" in line]
-    assert line.endswith(f'">${who.upper()}_PASSWORD"')
+    assert line.endswith(f'">${{{who.upper()}_PASSWORD:?}}"')
 
 
 @pytest.mark.parametrize("who", redis_users("shop"))

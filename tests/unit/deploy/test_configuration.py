@@ -68,6 +68,8 @@ def test_a_list_or_a_number_in_the_environment_is_read_as_yaml() -> None:
         ("prefx: a", "did you mean `prefix`"),
         ("kafka: {boostrap: x}", "did you mean `bootstrap`"),
         ("applications: {d: {models: [a], polcy: exp3}}", "did you mean `policy`"),
+        ("quotas: {asker: {write_kb: 3}}", "did you mean `write_kib"),
+        ("hosts: {small: {memory_mb: 3}}", "did you mean `memory_mib`"),
         ("zzzz: 1", "did you mean"),
     ],
 )
@@ -96,6 +98,8 @@ def test_a_misspelt_environment_variable_is_an_error() -> None:
         ("partitions: 0", "partitions.*greater than 0"),
         ("prefix: my_prefix", "prefix.*lower-case"),
         ("models: {a_b: x}", "models"),
+        ("gateway: {tokens: '# none yet'}", "holds no token"),
+        ("control: {tokens: ' '}", "holds no token"),
         ("[1]", "must hold keys and values"),
         ("a: [", "not a readable YAML"),
         ("redis: {password_file: /no/such}", "password_file: cannot read"),

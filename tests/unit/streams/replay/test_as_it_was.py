@@ -148,6 +148,17 @@ def test_states_are_held_against_the_stores() -> None:
     assert report.different == {"states": 1}
 
 
+@pytest.mark.parametrize(("clocks_us", "is_found"), [(90_000_000, False), (150_000_000, True)])
+def test_a_lesson_may_be_dated_as_much_later_than_it_was_learnt_as_clocks_are_apart(
+    clocks_us: int, is_found: bool
+) -> None:
+    """A joiner whose clock is two minutes ahead writes what a learner learns at once."""
+    trace = trace_of(asked().driver)
+    log = trace.logs[topics.OBSERVATIONS, 0]
+    log[:] = [record._replace(timestamp_us=record.timestamp_us + 120_000_000) for record in log]
+    assert ("states" in replayed(trace, clocks_us=clocks_us).different) is not is_found
+
+
 def test_an_observation_less_makes_other_states() -> None:
     """What follows from a lost observation is found in the decisions after it."""
     trace = trace_of(asked().driver)
