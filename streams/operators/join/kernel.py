@@ -267,14 +267,17 @@ class Joiner(Operator):
 
     def _on_observations(self, records: Sequence[Record]) -> None:
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
-        put = self.observed.put
+        put, find = self.observed.put, self.observed.find
         for record in records:
             self.observed_us = max(self.observed_us, record.timestamp_us + CLOCKS_US)
             with suppress(DecodeError):
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
                 self._observed_left -= len(items)
                 for seen in items:
-                    put(seen.query_id, _WAS_JOINED if seen.status is JoinStatus.JOINED else _WAS_DEFAULT, 0)
+                    if seen.status is JoinStatus.JOINED:
+                        put(seen.query_id, _WAS_JOINED, 0)
+                    elif not find(seen.query_id):  # what was learnt from feedback stays so
+                        put(seen.query_id, _WAS_DEFAULT, 0)
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
@@ -410,9 +413,9 @@ class Joiner(Operator):
                 effects.append(Skip((record.position,), "duplicate_prediction"))
                 return
             how, until_us = Ending.AMBIGUOUS, end_us + 2 * longest_us
-        elif record.timestamp_us <= self.observed_us and self.observed.find(query_id):
-            effects += self._again(record, query_id, partition)
-            how, until_us = Ending.JOINED, end_us + 2 * longest_us
+        elif record.timestamp_us <= self.observed_us and (known := self.observed.find(query_id)):
+            how, until_us = Ending.JOINED if known == _WAS_JOINED else Ending.OVER, end_us + 2 * longest_us
+            self._end_again(record, query_id, partition, how, effects)
         elif self._is_undecided(record, query_id, application, partition, effects):
             how, until_us = Ending.UNDECIDED, end_us
         elif partition.wait(query_id, application, record.offset, record.value or b""):
@@ -446,10 +449,11 @@ class Joiner(Operator):
         for told in partition.pop_early(query_id):
             self.take_other_feedback(told, query_id, partition, now_us, effects)
 
-    def _again(self, record: Record, query_id: str, partition: JoinBuffer) -> Effects:
+    def _end_again(self, record: Record, query_id: str, partition: JoinBuffer, how: Ending, effects: Effects) -> None:
         """End a prediction that has an observation already, and the feedback that has waited for it."""
-        early = [Skip((told.position,), "duplicate_feedback") for told in partition.pop_early(query_id)]
-        return [Skip((record.position,), "duplicate_prediction"), *early]
+        effects.append(Skip((record.position,), "duplicate_prediction"))
+        for told in partition.pop_early(query_id):
+            self._on_feedback_afterwards(told, query_id, how, 0, effects)
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""

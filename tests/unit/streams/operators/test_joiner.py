@@ -591,21 +591,42 @@ def test_feedback_that_was_learnt_and_is_read_again_is_no_dead_letter(*, is_read
     assert again.statistics()["feedback_waiting"] == 0
 
 
-def test_feedback_after_a_window_that_taught_its_default_loss_is_a_dead_letter_though_it_is_read_again() -> None:
-    """Only what was joined is known by its observation."""
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("is_feedback_first", [False, True])
+def test_feedback_after_a_window_that_taught_its_default_loss_is_a_dead_letter_though_it_is_read_again(
+    start: int, *, is_feedback_first: bool
+) -> None:
+    """Only what was joined is known by its observation; its prediction was committed before, or not."""
     joiner, hour_us = alone(), 3_600_000_000
-    joiner.on_partitions({0: 1})
+    joiner.on_partitions({0: start})
     told_us = hour_us + 3 * joiner.settings.window_us // 2
     loop, query_id = answered(default_loss=0.5)
     loop.driver.run(70)
     (seen,) = loop.driver.read(topics.OBSERVATIONS)
     joiner.on_records([seen._replace(partition=0, offset=0, timestamp_us=told_us)], told_us)
     assert joiner.observed.find(query_id)
-    joiner.on_records([prediction(query_id, 0, hour_us)], told_us)
-    (letter,) = joiner.on_records([told(query_id, 0, at_us=told_us)], told_us)
+    asked, feedback = prediction(query_id, 0, hour_us), told(query_id, 0, at_us=told_us)
+    order = [feedback, asked] if is_feedback_first else [asked, feedback]
+    effects = [effect for each in order for effect in joiner.on_records([each], told_us)]
 
-    assert isinstance(letter, DeadLetter)
-    assert letter.cause == "late"
+    assert [effect.cause for effect in effects if isinstance(effect, DeadLetter)] == ["late"]
+    assert joiner.statistics()["feedback_waiting"] == 0
+
+
+def test_what_was_learnt_from_feedback_stays_so_though_a_default_loss_was_written_after_it() -> None:
+    """By a joiner that did not know yet that it had lost the partition; the learner takes the first."""
+    joiner, hour_us = alone(), 3_600_000_000
+    joiner.on_partitions({0: 0})
+    asked, feedback = prediction("q", 0, hour_us), told("q", 0, at_us=hour_us)
+    (made,) = alone().on_records([asked, feedback], hour_us)
+    assert isinstance(made, Emit)
+    (seen,) = CODEC.decode(Observations, made.value).items
+    default = CODEC.encode(seen._replace(status=JoinStatus.DEFAULT))
+    first = Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)
+    joiner.on_records([first, first._replace(offset=1, value=default)], hour_us)
+    effects = [effect for each in (asked, feedback) for effect in joiner.on_records([each], hour_us)]
+
+    assert {type(effect) for effect in effects} == {Skip}
 
 
 def test_what_was_observed_is_known_until_predictions_are_younger() -> None:
