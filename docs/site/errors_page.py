@@ -60,7 +60,6 @@ KINDS: Final = (
             "StoreUnavailableError",
             "RecordRefusedError",
             "RecordTooLargeError",
-            "InvalidRecordError",
             "UnansweredError",
         ),
         "Roles try again by themselves; a client may send the same again under its id. If it stays: `skysail doctor`,"
@@ -71,8 +70,6 @@ KINDS: Final = (
         (
             "MisconfiguredError",
             "OtherLogError",
-            "GroupFullError",
-            "NameTakenError",
             "StuckError",
             "KernelError",
             "OffsetOrderError",
