@@ -38,7 +38,7 @@ def tables(result: Result) -> Sequence[Table]:
     return (
         Table("By kind", _HEADS, (*kinds, _line("all", pieces))),
         Table("By fault", ("fault", "times", "an hour"), tuple(_faults(pieces))),
-        Table("Found", ("seed", "program", "cause", "violations"), tuple(_found(pieces))),
+        Table("Found", ("seed", "program", "cause", "laws"), tuple(_found(pieces))),
     )
 
 
@@ -72,7 +72,7 @@ def _faults(pieces: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, ...]]:
 def _found(pieces: Sequence[Mapping[str, Any]]) -> Iterable[tuple[str, ...]]:
     for each in pieces:
         if each["found"]:
-            laws = ", ".join(f"{law} {times}" for law, times in each["violations"].items())
+            laws = ", ".join(each["violations"])  # of the piece: those of its seeds are one sum
             for seed in each["found"]:
                 cause = _CAUSES.get((each["way"], seed), "not known yet")
                 yield f"{each['way']} {seed}", each["commit"], cause, laws
