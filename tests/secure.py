@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
 import trustme
 from confluent_kafka.admin import (
     AclBinding,
@@ -28,13 +30,14 @@ from confluent_kafka.admin import (
 )
 from cryptography.hazmat.primitives import serialization
 
+from deploy.errors import MissingError
 from deploy.local.admin import admin_client
 from deploy.local.apache import ApacheKafka
 from deploy.local.process import free_port
 from deploy.local.properties import HOST, LOG4J2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from streams.rights import Right
@@ -68,6 +71,18 @@ class Asked(NamedTuple):
     operation: str  # READ, WRITE, DESCRIBE_CONFIGS, ...
     resource: str  # Topic, Group, Cluster, TransactionalId
     name: str
+
+
+@contextmanager
+def serving(folder: Path, *, is_open: bool = True) -> Iterator[SecureKafka]:
+    """Run one for a block; a machine that cannot have an Apache Kafka skips the test."""
+    server = SecureKafka(folder, is_open=is_open)
+    try:
+        server.start()
+    except MissingError as error:
+        pytest.skip(f"no Apache Kafka: {error}")
+    with server:
+        yield server
 
 
 class SecureKafka(ApacheKafka):

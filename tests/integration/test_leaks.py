@@ -18,14 +18,13 @@ import psutil
 import pytest
 
 from deploy.config.settings import Role
-from deploy.errors import MissingError
 from deploy.local.process import free_port
 from deploy.local.redis import RedisServer
 from schemas import topics
 from schemas.records import Report, Status
 from tests.collector import receiving
 from tests.deployments import PATIENT_MS, UNTIL_S, Toy, deployed
-from tests.secure import SecureKafka
+from tests.secure import SecureKafka, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -52,14 +51,9 @@ SHOP = {
 @pytest.fixture
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """Start an Apache Kafka that knows a user by the password."""
-    server = SecureKafka(tmp_path_factory.mktemp("secure"))
-    try:
-        server.start()
-    except MissingError as error:
-        pytest.skip(f"no Apache Kafka: {error}")
-    server.create_user("told", KAFKA_PASSWORD)
-    yield server
-    server.stop()
+    with serving(tmp_path_factory.mktemp("secure")) as server:
+        server.create_user("told", KAFKA_PASSWORD)
+        yield server
 
 
 @contextmanager

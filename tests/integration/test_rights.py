@@ -20,7 +20,6 @@ from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.clients import properties
 from deploy.connect.schema_registry import codec_for
-from deploy.errors import MissingError
 from deploy.local.process import free_port
 from deploy.state.desired import rights_of
 from schemas import topics
@@ -28,7 +27,7 @@ from schemas.records import Feedback, Status
 from streams.rights import ASKER, OPERATOR, TEACHER, acting
 from streams.topology import build
 from tests.deployments import PATIENT_MS, PatientClient, Toy, Watch
-from tests.secure import SecureKafka
+from tests.secure import SecureKafka, serving
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -65,13 +64,8 @@ IDLE = {
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """Start an Apache Kafka where who has no right has none."""
-    server = SecureKafka(tmp_path_factory.mktemp("closed"), is_open=False)
-    try:
-        server.start()
-    except MissingError as error:
-        pytest.skip(f"no Apache Kafka: {error}")
-    yield server
-    server.stop()
+    with serving(tmp_path_factory.mktemp("closed"), is_open=False) as server:
+        yield server
 
 
 def as_user(user: str) -> dict[str, str]:

@@ -15,13 +15,12 @@ import pytest
 import trustme
 from confluent_kafka.admin import AclOperation, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from deploy.errors import MissingError
 from deploy.local.admin import admin_client
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status
 from tests.deployments import PATIENT_MS, ROLES, Toy, deployed
-from tests.secure import PASSWORD, SecureKafka
+from tests.secure import PASSWORD, SecureKafka, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,14 +37,9 @@ SET = AlterConfigOpType.SET
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """Start an Apache Kafka of its own for this file."""
-    server = SecureKafka(tmp_path_factory.mktemp("secure"))
-    try:
-        server.start()
-    except MissingError as error:
-        pytest.skip(f"no Apache Kafka: {error}")
-    server.create_user()
-    yield server
-    server.stop()
+    with serving(tmp_path_factory.mktemp("secure")) as server:
+        server.create_user()
+        yield server
 
 
 @pytest.mark.parametrize("how", ["logged_in", "certified"])

@@ -41,7 +41,6 @@ from redis import Redis
 from deploy.config.addresses import connection
 from deploy.config.settings import ClientQuota, Settings
 from deploy.connect.clients import admin, librdkafka
-from deploy.errors import MissingError
 from deploy.state.acls import quota_commands, redis_users
 from schemas import topics as names
 from schemas.records import Status
@@ -51,7 +50,7 @@ from streams.runtime.errors import MisconfiguredError
 from streams.topology import Topology, build
 from tests.deployments import PATIENT_MS, Toy, deployed
 from tests.kafka import producing
-from tests.secure import SecureKafka, bindings
+from tests.secure import SecureKafka, bindings, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -104,25 +103,22 @@ class Deed(NamedTuple):
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     """Start a Kafka of two tenants, with a record in every topic, and all their users."""
-    server = SecureKafka(tmp_path_factory.mktemp("shared"), is_open=False)
-    try:
-        server.start()
-    except MissingError as error:
-        pytest.skip(f"no Apache Kafka: {error}")
-    counts = {f"{tenant}.{topic}": 1 for tenant in (OWN, OTHER) for topic in TOPOLOGY.topics}
-    server.create_topics(counts)
-    producer = Producer({"bootstrap.servers": server.bootstrap})
-    for topic in counts:
-        producer.produce(topic, b"-", b"k")
-    assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "first"})
-    consumer.commit(offsets=[TopicPartition(f"{OWN}.{names.PREDICTIONS}", 0, 0)], asynchronous=False)  # groups are kept
-    consumer.close()
-    for tenant in (OWN, OTHER):
-        for who, its in rights(TOPOLOGY, tenant, acts=True).items():
-            server.grant(f"{tenant}.{who}", its)
-    yield server
-    server.stop()
+    with serving(tmp_path_factory.mktemp("shared"), is_open=False) as server:
+        counts = {f"{tenant}.{topic}": 1 for tenant in (OWN, OTHER) for topic in TOPOLOGY.topics}
+        server.create_topics(counts)
+        producer = Producer({"bootstrap.servers": server.bootstrap})
+        for topic in counts:
+            producer.produce(topic, b"-", b"k")
+        assert producer.flush(30) == 0
+        consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "first"})
+        consumer.commit(
+            offsets=[TopicPartition(f"{OWN}.{names.PREDICTIONS}", 0, 0)], asynchronous=False
+        )  # groups are kept
+        consumer.close()
+        for tenant in (OWN, OTHER):
+            for who, its in rights(TOPOLOGY, tenant, acts=True).items():
+                server.grant(f"{tenant}.{who}", its)
+        yield server
 
 
 def written_by_the_page(topology: Topology) -> Mapping[str, set[str]]:

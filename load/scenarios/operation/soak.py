@@ -47,7 +47,7 @@ _WARM_S: Final = 600.0  # of a process: its memory grows until its caches are fu
 _FAULTS: Final = (*ROLE_ROWS, *BROKER_ROWS, *NETWORK_ROWS, *(row for row in REDIS_ROWS if row.times > 1))
 _ENDED: Final = {role: number % 2 for number, role in enumerate(INSTANCES)}
 _IN_HALF: Final = tuple([row for row in _FAULTS if all(_ENDED[role] == half for role in row.ends)] for half in (0, 1))
-_MIX: Final = replace(MIXED, rate=MIXED.rate / 2)  # three brokers and ten processes keep two cores half busy so
+_MIX: Final = replace(MIXED, rate=MIXED.rate / 2)  # keeps two cores three quarters busy, brokers included
 _GROWTH: Final = Kind("", Better.LOWER, 0.5, 1.0)
 
 FIGURES = Figures(

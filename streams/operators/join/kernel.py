@@ -270,14 +270,14 @@ class Joiner(Operator):
         put, find = self.observed.put, self.observed.find
         for record in records:
             self.observed_us = max(self.observed_us, record.timestamp_us + CLOCKS_US)
-            with suppress(DecodeError):
+            try:
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
-                self._observed_left -= len(items)
-                for seen in items:
-                    if seen.status is JoinStatus.JOINED:
-                        put(seen.query_id, _WAS_JOINED, 0)
-                    elif not find(seen.query_id):  # what was learnt from feedback stays so
-                        put(seen.query_id, _WAS_DEFAULT, 0)
+            except DecodeError:
+                continue
+            self._observed_left -= len(items)
+            for seen in items:
+                how = _WAS_JOINED if seen.status is JoinStatus.JOINED else _WAS_DEFAULT
+                put(seen.query_id, max(how, find(seen.query_id)), 0)  # what was learnt from feedback stays so
 
     def _forget(self, partitions: Iterable[int]) -> None:
         gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
