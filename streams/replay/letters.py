@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
 from streams.dead_letters.letter import PREFIX
 from streams.operators.contract import Position
+from streams.replay.log import Silences
 from streams.replay.report import LETTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streams.operators.contract import DeadLetter, Record
     from streams.replay.recording import Recording
@@ -53,12 +55,12 @@ class WrittenLetters:
                 self._judge(source, [*self._trace.records(topic)], ends, report)
 
     def _judge(self, source: str, letters: list[Record], ends: TapeEnds, report: ReplayReport) -> None:
-        offsets = [record.offset for record in letters]
-        is_torn = offsets != [*range(len(offsets))]
+        first_us: dict[Position, int] = {}
         known: set[RefusedRecord] = set()
         for record in letters:
             for refused, role in _of_a_kernel(record):
                 known.add(refused)
+                first_us.setdefault(refused.position, record.timestamp_us)
                 if refused in self._made:
                     report.checked[LETTERS] += 1
                 elif ends.may_have_written(role, record.timestamp_us):
@@ -66,12 +68,28 @@ class WrittenLetters:
                 else:
                     report.checked[LETTERS] += 1
                     report.add(LETTERS, _name(refused), refused.cause, "nothing")
+        self._judge_unwritten(source, letters, ends, report, known, first_us)
+
+    def _judge_unwritten(
+        self,
+        source: str,
+        letters: list[Record],
+        ends: TapeEnds,
+        report: ReplayReport,
+        known: set[RefusedRecord],
+        first_us: Mapping[Position, int],
+    ) -> None:
+        """Judge letters that were made again and are not there: a record that has become one already gets no other."""
+        is_torn = [record.offset for record in letters] != [*range(len(letters))]
+        silences = Silences(record.timestamp_us for record in letters)
         for refused, (tape, now_us) in self._made.items():
             if refused.position.topic != source or refused in known:
                 continue
-            if is_torn:
+            if first_us.get(refused.position, math.inf) <= now_us + ends.clocks_us:
+                report.waiting["complete"] += 1
+            elif is_torn:
                 report.waiting["torn"] += 1
-            elif ends.was_last(tape, now_us):
+            elif ends.may_be_unwritten(tape, now_us, silences.cover):
                 report.waiting["unwritten"] += 1
             else:
                 report.miss(LETTERS, _name(refused), refused.cause)

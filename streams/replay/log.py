@@ -13,12 +13,37 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streams.operators.contract import Emit, Record
 
 # How much later a record may be written than its kernel made it. Meanwhile those of others are looked at.
 _AHEAD_US: Final = 60_000_000
+_SILENCE_US: Final = 20_000_000  # shorter ones are not remembered
+
+
+class Silences:
+    """When nobody wrote to a partition: without a leader, what is made for it waits, and goes away with its process.
+
+    Args:
+        times_us: of its records.
+    """
+
+    def __init__(self, times_us: Iterable[int] = ()) -> None:
+        self._last_us = 0
+        self._found: list[tuple[int, int]] = []
+        for time_us in times_us:
+            self.note(time_us)
+
+    def note(self, time_us: int) -> None:
+        """Take the time of the next record."""
+        if time_us > self._last_us + _SILENCE_US:
+            self._found.append((self._last_us, time_us))
+        self._last_us = max(self._last_us, time_us)
+
+    def cover(self, from_us: int, until_us: int) -> bool:
+        """Tell whether nothing was written in a time."""
+        return self._last_us <= from_us or any(begin <= from_us and until_us <= end for begin, end in self._found)
 
 
 class MadeRecord(NamedTuple):
@@ -51,6 +76,7 @@ class WrittenLog:
         same: records that were made again.
         last: by tape, the number of its last record that is in the log: those before it had been written, too.
         first_us: when the log begins, if not with its first offset.
+        silences: when nobody wrote to it.
         is_torn: whether offsets are left out.
     """
 
@@ -59,6 +85,7 @@ class WrittenLog:
     same: int = 0
     last: dict[str, int] = field(default_factory=dict)
     first_us: int = 0
+    silences: Silences = field(default_factory=Silences)
     is_torn: bool = False
     _next: int | None = None
     _ahead: Record | None = None
@@ -112,6 +139,7 @@ class WrittenLog:
             self._ahead = record
             return None
         self._ahead = None
+        self.silences.note(record.timestamp_us)
         if self._next is None:
             self.first_us = record.timestamp_us if record.offset else 0
         elif record.offset != self._next:

@@ -47,6 +47,7 @@ HOW: Final[Mapping[str, str]] = {
 WAITING: Final[Mapping[str, str]] = {
     "unwritten": "made by one of the last calls of a process: it was killed before it was written, or the trace ends",
     "dropped": "made for readers of the log alone: such records are dropped while the broker is away",
+    "complete": "a dead letter of a record that had become one for another reason, before it was read again",
     "torn": "offsets are left out of its topic, or it is from before the trace",
 }
 _KEPT = 1_000  # differences that are kept; all are counted

@@ -163,7 +163,8 @@ def _is_unwritten(one: Leftover, log: WrittenLog, ends: TapeEnds) -> bool:
     """Tell whether a record may not have been written any more: none is that its process made for the log after it."""
     made = one.made
     assert made is not None
-    return made.number > log.last.get(made.tape, -1) and ends.was_last(made.tape, made.now_us)
+    is_of_the_end = made.number > log.last.get(made.tape, -1)
+    return is_of_the_end and ends.may_be_unwritten(made.tape, made.now_us, log.silences.cover)
 
 
 def _is_made(record: Record) -> bool:

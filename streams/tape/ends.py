@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # Of a process that was killed this much of its tape is lost, and so long after its last call it may have written.
 LOST_US: Final = 2_000_000
@@ -68,9 +68,20 @@ class TapeEnds(NamedTuple):
         """Tell whether several processes have had a role, one after the other or at a time."""
         return sum(tape.role in ("", role) for tape in self.tapes.values()) > 1
 
-    def was_last(self, tape: str, now_us: int) -> bool:
-        """Tell whether a call was one of the last of a tape: what came of it may not have been written any more."""
-        return self.tapes[tape].last_us - now_us <= WRITING_US
+    def may_be_unwritten(self, tape: str, now_us: int, is_silent: Callable[[int, int], bool]) -> bool:
+        """Tell whether what came of a call may not have been written any more.
+
+        It was one of the last of its tape, or its process was killed, and until then nobody wrote to that partition.
+
+        Args:
+            tape: whose call it was.
+            now_us: when.
+            is_silent: tells whether nothing was written to the partition in a time.
+        """
+        its = self.tapes[tape]
+        if its.last_us - now_us <= WRITING_US:
+            return True
+        return not its.is_stopped and is_silent(now_us + self.clocks_us, its.last_us - self.clocks_us)
 
 
 def ends_of(tapes: Mapping[str, TapeEnd], clocks_us: int) -> TapeEnds:

@@ -20,6 +20,8 @@ _CAUSES: Final = {
     ("each", 1_000_003): "a law of the simulator judged evidence by another answer than was learnt from; mended",
     ("shared", 1_000_002): "a replay missed what idle processes write just before they are killed; mended",
     ("hosted", 1_000_006): "a replay took clocks for at most a minute apart; mended",
+    ("hosted", 1_000_013): "a replay took the second of two reasons for a dead letter for a missing one; mended",
+    ("shared", 1_000_014): "a replay missed what waited for a leader when its process was killed; mended",
 }
 _HEADS: Final = ("kind", "seeds", "hours", "CPU minutes", "queries", "faults", "faults an hour", "with violations")
 

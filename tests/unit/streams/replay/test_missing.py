@@ -10,7 +10,11 @@ from schemas import topics
 from schemas.framing import peek_id
 from schemas.records import Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Record
-from streams.replay.report import LETTERS
+from streams.operators.ids import SECOND_US
+from streams.replay.letters import WrittenLetters
+from streams.replay.report import LETTERS, ReplayReport
+from streams.runtime.role.dead_letters import DeadLetters
+from streams.tape.ends import TapeEnd, TapeEnds
 from streams.trace.manifest import TraceError
 from tests.loops import CODEC, Loop, digits
 from tests.property.test_replay_laws import replayed
@@ -20,7 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from streams.replay.recording import MemoryTrace
-    from streams.replay.report import ReplayReport
 
 # Of ten queries: told late, told nonsense, never told, asked twice.
 LATE, NONSENSE, NEVER, TWICE = 3, 5, (7, 8), 1
@@ -110,6 +113,38 @@ def test_the_last_answers_of_a_trace_may_not_be_written_yet() -> None:
 
     assert report.is_equal
     assert report.waiting == {"unwritten": 1}
+
+
+@pytest.mark.parametrize("topic", [topics.OBSERVATIONS, LETTERS])
+def test_what_waits_for_a_partition_without_a_leader_goes_away_with_its_process(topic: str) -> None:
+    """However long before its end that began; a record that was written meanwhile tells that there was a leader."""
+    slow = (*NEVER, LATE, NONSENSE)
+    last = {f"q{number}" for number in range(QUERIES) if number >= QUERIES // 4 or number % 10 in slow}
+    report = replayed(recorded(topic, *last))
+
+    assert report.is_equal
+    assert report.waiting["unwritten"] > 0
+    assert report.waiting.keys() == {"unwritten"}
+    assert replayed(recorded(topic, *last - {"q140", "q145"})).missing[topic] > 0
+
+
+def test_a_record_that_is_a_dead_letter_already_becomes_no_other() -> None:
+    """Of a partition that is read again: the first letter was on its way."""
+    record = Record(topics.FEEDBACK, 0, 9, 0, b"k", b"v")
+    trace = recorded()
+    log = trace.logs[topics.dead_letters(topics.FEEDBACK), 0]
+    log.append(log[-1]._replace(offset=len(log), headers=letter(record, "late"), timestamp_us=SECOND_US))
+
+    for made_us, is_missed in ((3 * SECOND_US, False), (0, True)):
+        report, letters = ReplayReport(), WrittenLetters(trace)
+        letters.made("joiner", made_us, DeadLetter(record, "unmatched", "nobody asked"))
+        letters.end(TapeEnds({"joiner": TapeEnd("joiner", 100 * SECOND_US, None, is_stopped=True)}, 0), report)
+        assert (report.missing[LETTERS], report.waiting["complete"]) == (is_missed, not is_missed)
+
+
+def letter(record: Record, cause: str) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers of a dead letter."""
+    return DeadLetters("joiner").emit(DeadLetter(record, cause, "")).headers
 
 
 def test_what_nobody_has_made_is_a_difference() -> None:
