@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.config.configuration import masked, to_yaml
+from deploy.config.configuration import doubts, masked, to_yaml
 from deploy.config.reference import reference, schema
 from deploy.terminal import echo
 
@@ -46,9 +46,12 @@ def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
 @with_settings
 def check(settings: Settings, *, as_json: bool) -> None:
     """Refuse what `skysail run` would refuse at its start; nothing is started, and no broker is asked."""
-    from deploy.state import desired  # with NumPy, which the other commands do without
+    # With aiokafka and NumPy, which the other commands do without.
+    from deploy.config import addresses
+    from deploy.state import desired
     from deploy.state.graphs import planned
 
+    addresses.connection(settings).options()
     desired.models(settings)
     records = desired.applications(settings)
     if as_json:
@@ -63,7 +66,7 @@ def check(settings: Settings, *, as_json: bool) -> None:
             echo(f"  {stage.name} ({asked}): {within}{_needed(*needs[stage.name]) if needs else ''}")
         if absent := sorted({*record.asks, *filter(None, (record.parity,))} - settings.models.keys()):
             echo(f"  not among `models`: {', '.join(absent)}; deploy with: skysail model add PACKAGE")
-    for warning in desired.half_known(settings):
+    for warning in (*doubts(settings), *desired.half_known(settings)):
         echo(f"warning: {warning}")
     echo("the settings are sound")
 

@@ -8,6 +8,7 @@ pydantic-settings is not used for the environment: it ignores misspelt variables
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 from pathlib import Path
@@ -286,14 +287,29 @@ def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, objec
     return shown
 
 
+def is_local(host: str) -> bool:
+    """Tell whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def doubts(settings: Settings) -> list[str]:
     """Return what is allowed and hardly ever meant."""
+    found = []
     given = {name: str(value).upper() for name, value in settings.kafka.properties.items() if isinstance(value, str)}
     if given.get("security_protocol") == "SASL_PLAINTEXT" and given.get("sasl_mechanism", "PLAIN") == "PLAIN":
-        return [
+        found.append(
             "kafka.properties: SASL_PLAINTEXT with PLAIN sends the password in clear: use SASL_SSL, or SCRAM-SHA-512"
-        ]
-    return []
+        )
+    gateway = settings.gateway
+    if gateway.tokens is None and not is_local(gateway.host):
+        found.append(
+            f"gateway.host is {gateway.host}, and there is no gateway.tokens_file: whoever reaches port {gateway.port}"
+            " may ask and teach"
+        )
+    return found
 
 
 def to_yaml(values: Mapping[str, object]) -> str:

@@ -35,7 +35,7 @@ def check_kafka(settings: Settings) -> Check:
         return Check("Kafka", Level.DOWN, f"{settings.kafka.bootstrap} answers", str(error))
     except Unreachable as error:
         return Check("Kafka", Level.DOWN, *_silent(settings.kafka.bootstrap, str(error), "kafka", KAFKA_PORT))
-    if doubt := next(iter(doubts(settings)), None):
+    if doubt := next((doubt for doubt in doubts(settings) if doubt.startswith("kafka.")), None):
         return Check("Kafka", Level.WARN, f"{settings.kafka.bootstrap} answers", doubt)
     count = len(metadata.brokers)
     brokers = f"{count} broker{'s' * (count > 1)}"

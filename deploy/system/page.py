@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING, Final
 
-from deploy.config.configuration import is_guarded
+from deploy.config.configuration import is_guarded, is_local
 from deploy.system.page_commands import PageCommands
 from streams.control.web.application import PageApplication, PageParts
 from streams.control.web.rights import PageRights
@@ -60,12 +59,4 @@ def shows_records(settings: Settings) -> bool:
     A name in `control.names` is a proxy's, through which others come.
     """
     given = settings.control
-    return _is_here(given.host) and not given.names and not is_guarded(settings)
-
-
-def _is_here(host: str) -> bool:
-    """Tell whether only this machine reaches an address."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_local(given.host) and not given.names and not is_guarded(settings)

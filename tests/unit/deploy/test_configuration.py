@@ -379,6 +379,22 @@ def test_a_password_in_clear_text_is_warned_of(protocol: str, mechanism: str, co
 
 
 @pytest.mark.parametrize(
+    ("gateway", "count"),
+    [
+        ({}, 0),
+        ({"host": "::1"}, 0),
+        ({"host": "0.0.0.0"}, 1),
+        ({"host": "0.0.0.0", "tokens": "secret-of-the-shop *"}, 0),
+    ],
+)
+def test_a_gateway_that_lets_everybody_in_is_warned_of(gateway: dict[str, object], count: int) -> None:
+    """Where only this machine reaches it, or tokens are asked for, nothing is said."""
+    said = doubts(Settings.model_validate({"gateway": gateway}))
+    assert len(said) == count
+    assert "secret" not in "".join(said)
+
+
+@pytest.mark.parametrize(
     ("more", "allowed"),
     [
         ({}, None),

@@ -166,6 +166,18 @@ def test_config_check_refuses_an_unsigned_package(key: PrivateKey, folder: Path)
     assert run("model", "verify", str(folder))[0] == 0
 
 
+def test_config_check_refuses_a_connection_that_a_start_would_refuse(tmp_path: Path) -> None:
+    """A misspelt property, a file that is not there; it warns of what is only hardly ever meant."""
+    file, text = tmp_path / "connection.yaml", "kafka: {properties: {security_protocol: SSL, PROPERTY: gone.pem}}\n"
+    for name, said in (("ssl_cafil", "did you mean `ssl_cafile`"), ("ssl_cafile", "cannot build the TLS context")):
+        file.write_text(text.replace("PROPERTY", name))
+        status, refusal = run("config", "check", "--config", str(file))
+        assert (status != 0, said in refusal) == (True, True)
+    file.write_text("gateway: {host: 0.0.0.0}\n")
+    status, warning = run("config", "check", "--config", str(file))
+    assert (status, "whoever reaches port 8080 may ask and teach" in warning) == (0, True)
+
+
 def test_code_by_a_path_has_to_be_allowed(key: PrivateKey, folder: Path, tmp_path: Path) -> None:
     """Of models and of policies, by whole names; what is not allowed is not even imported."""
     sign(folder, key)
