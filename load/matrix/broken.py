@@ -26,7 +26,8 @@ SESSION_S = 10.0  # of the roles' consumers
 STILL_S = 1.5 * SESSION_S
 _LOOK_S = 0.1
 _BACK_S = 60.0
-Check: TypeAlias = "Callable[[Place, float], bool]"
+# Says what does not work since a time (s); empty = it works.
+Check: TypeAlias = "Callable[[Place, float], str]"
 # Breaks something, and returns when it is over: what was stopped goes on, what was killed was noticed.
 Blow: TypeAlias = "Callable[[Place], Coroutine[None, None, Seen | None]]"
 
@@ -107,7 +108,7 @@ class Broken:
         blow: breaks something.
         ends: the roles that it ends itself.
         times: how often it is repeated in the long form.
-        works: tells, beside answers and groups, whether what was broken works again since then (s).
+        works: says, beside answers and groups, what does not work again since then (s).
     """
 
     name: str

@@ -33,26 +33,28 @@ async def _still(place: Place, role: str) -> None:
         await asyncio.sleep(STILL_S)
 
 
-def _records(place: Place, since_s: float) -> bool:
+def _records(place: Place, since_s: float) -> str:
     """Tell whether the trace grows again."""
     files = [file.stat().st_mtime for file in place.trace.iterdir()]
-    return max(files, default=0.0) > time.time() - (time.monotonic() - since_s)
+    is_growing = max(files, default=0.0) > time.time() - (time.monotonic() - since_s)
+    return "" if is_growing else "nothing is recorded"
 
 
-def _replies(place: Place, since_s: float) -> bool:
+def _replies(place: Place, since_s: float) -> str:
     """Tell whether the gateway replies again."""
-    return place.door.replied_s > since_s
+    return "" if place.door.replied_s > since_s else "the gateway does not reply"
 
 
-def _is_shown(place: Place, _since_s: float) -> bool:
+def _is_shown(place: Place, _since_s: float) -> str:
     """Tell whether the page has all processes again."""
     address = f"http://127.0.0.1:{place.page}/api/status"
     try:
         with urllib.request.urlopen(address, timeout=_PAGE_S) as reply:
             shown = json.load(reply)["processes"]
-    except (OSError, ValueError):
-        return False
-    return {each["instance"].partition("@")[0] for each in shown if not each["silent"]} >= {*INSTANCES} - _UNSHOWN
+    except (OSError, ValueError) as fault:
+        return f"the page does not come: {fault}"
+    missing = {*INSTANCES} - _UNSHOWN - {each["instance"].partition("@")[0] for each in shown if not each["silent"]}
+    return f"the page lacks {', '.join(sorted(missing))}" if missing else ""
 
 
 _WORKS: Final[Mapping[str, Check]] = {"record": _records, "gateway": _replies, "control": _is_shown}

@@ -175,8 +175,8 @@ async def run_row(place: Place, groups: Groups, row: Broken) -> Row:
     again = place.traffic.sent
     if served_s is None:
         found.append(f"not served again within {SERVED_S:g} s")
-    if row.works is not None and not await _until_thread(partial(row.works, place, over_s), SERVED_S):
-        found.append(f"does not work again within {SERVED_S:g} s")
+    if row.works is not None and (fault := await _until_whole(partial(row.works, place, over_s), SERVED_S)):
+        found.append(f"does not work again within {SERVED_S:g} s: {fault}")
     caught_up_s, behind = await caught_up
     found += [f"{where} is {count} records behind after {LAG_S:g} s" for where, count in behind.items()]
     expected = {place.process(role) for role in row.ends}
@@ -202,12 +202,12 @@ async def _until(condition: Callable[[], bool], patience_s: float) -> float | No
     return time.monotonic() - began_s
 
 
-async def _until_thread(condition: Callable[[], bool], patience_s: float) -> bool:
-    """Wait for a condition that takes its time to be told."""
+async def _until_whole(look: Callable[[], str], patience_s: float) -> str:
+    """Wait until a look, which takes its time, finds no fault; returns the last one."""
     end_s = time.monotonic() + patience_s
-    while not (is_true := await asyncio.to_thread(condition)) and time.monotonic() < end_s:  # noqa: ASYNC110
+    while (fault := await asyncio.to_thread(look)) and time.monotonic() < end_s:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
-    return is_true
+    return fault
 
 
 async def judged(
