@@ -22,6 +22,7 @@ _CAUSES: Final = {
     ("hosted", 1_000_006): "a replay took clocks for at most a minute apart; mended",
     ("hosted", 1_000_013): "a replay took the second of two reasons for a dead letter for a missing one; mended",
     ("shared", 1_000_014): "a replay missed what waited for a leader when its process was killed; mended",
+    ("each", 1_000_021): "a law went by the last of several dead letters of one feedback, not by the first; mended",
 }
 _HEADS: Final = ("kind", "seeds", "hours", "CPU minutes", "queries", "faults", "faults an hour", "with violations")
 

@@ -50,7 +50,7 @@ class Ledger:
         told: feedback by query.
         observed: observations by query, in order.
         log: observations by partition, with their timestamps.
-        dead: causes of dead letters, by the position of what is dead.
+        dead: causes of dead letters, by the position of what is dead; of several the first: a start may add to them.
         early: commits that passed a record without an outcome.
         again: queries that were answered once more under the same token, although nothing had gone wrong before.
         late: queries that were answered after their deadlines, although nothing had gone wrong until then.
@@ -90,7 +90,7 @@ class Ledger:
         if record.topic.endswith(topics.dead_letters("")):
             place = headers["skysail.error.topic"], headers["skysail.error.partition"], headers["skysail.error.offset"]
             position = Position(place[0].decode(), int(place[1]), int(place[2]))
-            self.dead[position] = headers["skysail.error.cause"].decode()
+            self.dead.setdefault(position, headers["skysail.error.cause"].decode())
             return
         try:
             self._note(record)
