@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _HOUR_S: Final = 3_600
 # What was wrong in seeds with violations, as far as it is known.
 _CAUSES: Final = {
+    ("each", 25): "a law did not know that a version which stood in for another may be late, too; mended",
     ("each", 1_000_003): "a law of the simulator judged evidence by another answer than was learnt from; mended",
     ("shared", 1_000_002): "a replay missed what idle processes write just before they are killed; mended",
     ("hosted", 1_000_006): "a replay took clocks for at most a minute apart; mended",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _FOLLOWED_US = 10_000_000  # within which a process follows a change, unless something goes wrong for longer
 _NOT_ASKED = (Outcome.OVERLOADED, Outcome.UNKNOWN_VERSION)
 _TELLING_NOTHING = (*_NOT_ASKED, Outcome.INVALID)
+_OF_WORKERS = (Outcome.OK, Outcome.FAILED, Outcome.EXPIRED)
 _ALPHA = 0.05
 
 
@@ -107,7 +108,7 @@ class Truth:
             drawn = _drawn(one, records)
             if output.outcome in _NOT_ASKED or not all(record.shares for record in records) or not records:
                 continue
-            if output.version and output.outcome in (Outcome.OK, Outcome.FAILED):
+            if output.version and output.outcome in _OF_WORKERS:
                 drawn = {output.version}  # one that serves may stand in
             shadows = {its for record in records for its, share in record.shares.items() if not share}
             found = [(its, loss) for name, its, loss in one.seen.versions if name == output.model]
