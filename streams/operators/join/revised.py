@@ -11,6 +11,7 @@ been learnt: policies fold observations one after the other, and no fold can be 
     a later one                            held in its place; the one before is skipped, counted as `replaced`
     that tells nothing, as the last one    skipped, counted as `withdrawn`
     on a query that nobody has predicted   becomes feedback after `early_us`, and `unmatched`
+    of who may teach another application   held beside it; becomes feedback, and `other_application`
     after the window                       becomes feedback, and `duplicate_feedback` or `late`
     without room to be held                dead letter, cause `over_limit`
 """
@@ -56,6 +57,8 @@ class _HeldFeedback(NamedTuple):
 class RevisedFeedback:
     """Holds the last feedback on each query, by partition and id; empty where nobody corrects any.
 
+    Who may teach one application replaces nothing that was told by who may teach another one.
+
     Args:
         codec: of the deployment.
         terms: the windows of applications.
@@ -68,7 +71,7 @@ class RevisedFeedback:
         self._terms = terms
         self._early_us = early_us
         self._room = room
-        self._held: dict[tuple[int, str], _HeldFeedback] = {}
+        self._held: dict[tuple[int, str], dict[str, _HeldFeedback]] = {}  # then by whose feedback it may be
         self._due: list[tuple[int, int, str]] = []  # a heap: when to look, and at which
         self._written: dict[tuple[int, str], int] = {}  # until when their windows stay open, in order
         self._counters = Counters()
@@ -76,21 +79,24 @@ class RevisedFeedback:
     def hold(self, record: Record, told: KeyedFeedback, partition: JoinBuffer, now_us: int, effects: Effects) -> None:
         """Hold feedback in the place of what was told before."""
         place = (record.partition, told.context)
-        before = self._held.pop(place, None)
+        its = self._held.setdefault(place, {})
+        before, is_first = its.get(told.application), not its
         if before is not None:
             self._room.give_back(record.partition, feedback_bytes(before.record))
         if not self._room.take(record.partition, feedback_bytes(record)):
             self._counters["over_limit_total", "of", "revised"] += 1
             effects.append(DeadLetter(record, "over_limit", _NO_ROOM))
             if before is None:
+                if is_first:
+                    del self._held[place]
                 return
             record, told = before.record, before.told  # what was told before counts
             self._room.take(record.partition, feedback_bytes(record))
         elif before is not None:
             effects.append(Skip((before.record.position,), "replaced"))
         since_us = now_us if before is None else before.since_us
-        held = self._held[place] = _HeldFeedback(record, told, since_us)
-        if before is None:
+        held = its[told.application] = _HeldFeedback(record, told, since_us)
+        if is_first:
             heapq.heappush(self._due, (self._due_us(held, partition, now_us), *place))
 
     def release(
@@ -108,23 +114,28 @@ class RevisedFeedback:
             if not self._due or self._due[0][0] > now_us:
                 break
             _, number, query_id = heapq.heappop(self._due)
-            held, partition = self._held.get((number, query_id)), partitions.get(number)
-            if held is None or partition is None:
+            its, partition = self._held.get((number, query_id)), partitions.get(number)
+            if its is None or partition is None:
                 continue
-            due_us = self._due_us(held, partition, now_us)
+            due_us = self._due_us(next(iter(its.values())), partition, now_us)
             if due_us > read_us[number]:
                 again_us = due_us if due_us > now_us else now_us + _AGAIN_US
                 heapq.heappush(self._due, (again_us, number, query_id))
                 continue
-            del self._held[number, query_id]
-            self._room.give_back(number, feedback_bytes(held.record))
-            outcome = self._outcome(held)
-            effects.append(outcome)
-            self._written.pop((number, query_id), None)
-            if isinstance(outcome, Emit):
-                self._written[number, query_id] = now_us + _OPEN_US
+            self._write(number, query_id, now_us, effects)
         while self._written and self._written[first := next(iter(self._written))] <= now_us:
             del self._written[first]
+
+    def _write(self, number: int, query_id: str, now_us: int, effects: Effects) -> None:
+        """Write what is held on a query, the last record first: that counts where several may."""
+        self._written.pop((number, query_id), None)
+        held = self._held.pop((number, query_id)).values()
+        for one in sorted(held, key=lambda one: one.record.offset, reverse=True):
+            self._room.give_back(number, feedback_bytes(one.record))
+            outcome = self._outcome(one)
+            effects.append(outcome)
+            if isinstance(outcome, Emit):
+                self._written[number, query_id] = now_us + _OPEN_US
 
     def keeps_open(self, number: int, query_id: str) -> bool:
         """Tell whether a window must not end yet: feedback on it is held, or on its way."""
@@ -135,7 +146,8 @@ class RevisedFeedback:
         """Drop what is held of partitions that are another's now: it reads it again."""
         gone = {*numbers}
         for place in [place for place in self._held if place[0] in gone]:
-            self._room.give_back(place[0], feedback_bytes(self._held.pop(place).record))
+            for one in self._held.pop(place).values():
+                self._room.give_back(place[0], feedback_bytes(one.record))
         self._written = {place: until_us for place, until_us in self._written.items() if place[0] not in gone}
         self._due = [due for due in self._due if due[1] not in gone]
         heapq.heapify(self._due)
@@ -146,8 +158,8 @@ class RevisedFeedback:
 
     def statistics(self) -> Mapping[str, float]:
         """Return how much is held; nothing where nobody corrects any."""
-        counted = self._counters.rendered()
-        return {**counted, "revised_held": float(len(self._held))} if self._held or counted else {}
+        counted, count = self._counters.rendered(), sum(map(len, self._held.values()))
+        return {**counted, "revised_held": float(count)} if count or counted else {}
 
     def _outcome(self, held: _HeldFeedback) -> Emit | Skip:
         record, told = held.record, held.told

@@ -91,6 +91,22 @@ def test_feedback_waits_as_long_as_the_window_of_its_query_whoever_tells() -> No
     assert learnt(loop) == [("q", 0.25)]
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_who_may_teach_another_application_replaces_nothing(*, is_first: bool) -> None:
+    """The query's own is learnt; his is a dead letter, or comes when the query has been learnt about."""
+    loop = corrected(default_loss=0.25)
+    stranger = KeyedFeedback("", "another", "q", 0, 3, None, loop.driver.now_us, revises=True)
+    for mine in (not is_first, is_first):
+        if mine:
+            told(loop, 7)
+        else:
+            loop.driver.produce(topics.FEEDBACK, 0, CODEC.encode(stranger), b"q")
+        loop.driver.run(2)
+    loop.driver.run(45)
+    assert learnt(loop) == [("q", 0.0)]
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["other_application"] * (not is_first)
+
+
 def test_a_correction_after_the_window_changes_nothing() -> None:
     """What was learnt stays."""
     loop = corrected()
