@@ -20,7 +20,7 @@ from policies.contract import Situation, is_contextual, is_stepwise
 from policies.errors import PolicyError
 from streams.operators.cold_start import lesson, started
 from streams.operators.configuration import HEDGE, apprentice
-from streams.operators.learn.bounds import LessonCounts
+from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.learn.fold import checked, taught
 from streams.operators.weighing import weighed
 from streams.promotion.persons import Units
@@ -123,7 +123,7 @@ class ApprenticeEvidence:
             if self._metrics:
                 self._would(seen.query_id, seen.decision)
             checked(its)
-            if seen.decision.policy == self._incumbent:
+            if seen.decision.policy == self._incumbent and reach is Reach.ALL:
                 self._judge(weighed(seen), 1.0 if seen.weight is None else seen.weight, timestamp_us)
             states = taught(self._states, its, timestamp_us, self._window_us, reach)
         except PolicyError:

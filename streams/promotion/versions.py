@@ -9,6 +9,8 @@ time, the share above all, changes both sides of a comparison alike: how hard qu
 the version, who asks. Which version answers is drawn by the query's id alone, so the difference of the means is
 unbiased. It lies in [-1, 1] whatever the share is, where weights of 1 / share would reach to 1 / share.
 
+Where an application bounds what one teacher may teach, what is beyond that does not count here either.
+
 A version that was drawn and gave no answer has a loss of 1. A shadow that was not heard of on a query is left out of
 the comparison and counted: the cache may have answered, or the feedback may have been quicker.
 """
@@ -19,6 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies.estimators.sequence import ConfidenceSequence
+from streams.operators.learn.bounds import LessonCounts, Reach
 from streams.operators.weighing import weighed
 from streams.promotion.evidence import Totals
 from streams.promotion.guardrails import drawn
@@ -165,18 +168,25 @@ class VersionEvidence:
         self._watch = watch
         self._runs: dict[str, ComparedRun] = {}  # by application, each in one partition
         self._units: dict[str, Units[_UnitLosses]] = {}  # of those whose contexts draw
+        self._lessons: dict[str, LessonCounts] = {}  # by application, where these are bounded
         self._metrics = {
             (one.application, one.metric): VersionEvidence(model, candidate, incumbent, one.application, watch)
             for one in metrics
         }
 
     def take(self, seen: Observation, timestamp_us: int = 0) -> None:
-        """Fold one observation; those of a partition come in its order."""
-        if not seen.versions or self._application not in ("", seen.application):
+        """Fold one observation, unless its teacher has told too much; those of a partition come in its order."""
+        if self._application not in ("", seen.application) or not self._counts(seen, timestamp_us) or not seen.versions:
             return
         part = 1.0 if seen.weight is None else seen.weight
         its = [one for one in weighed(seen).versions if one.model == self._model and 0.0 <= one.loss <= 1.0]
         self._put(seen, {one.version: one.loss for one in its}, part, timestamp_us)
+
+    def _counts(self, seen: Observation, timestamp_us: int) -> bool:
+        """Tell whether an observation counts: it is within the bounds on teachers, as the learner counts them."""
+        if seen.bound is None:
+            return True
+        return self._lessons.setdefault(seen.application, LessonCounts()).reach(seen, timestamp_us) is Reach.ALL
 
     def _put(self, seen: Observation | Measurement, losses: Mapping[str, float], part: float, now_us: int) -> None:
         """Take the losses of one query, by version, times its part of a full lesson."""

@@ -60,6 +60,14 @@ def folded(observations: list[Observation], policy: str = THOMPSON, incumbent: s
     return fold
 
 
+def test_one_teacher_judges_an_apprentice_no_further_than_he_may_teach() -> None:
+    """Of a hundred that he tells within a minute, five."""
+    fold = ApprenticeEvidence("app", THOMPSON, SERVING, WINDOW_US)
+    for seen in log(SERVING, 100):
+        fold.take(seen._replace(bound=TeachingBound("foe", 5, 0)), 0)
+    assert fold.evidence(0.05).pairs == 5
+
+
 def test_a_better_apprentice_is_shown_to_be_better() -> None:
     """Thompson hardly ever asks the bad model, where the serving policy asks it every fourth time."""
     found = folded(log(SERVING, 4_000)).evidence(0.05)

@@ -6,7 +6,8 @@ from itertools import islice
 
 import pytest
 
-from schemas.records import VersionLoss
+from schemas.records import TeachingBound, VersionLoss
+from streams.operators.learn.bounds import MINUTE_US
 from streams.promotion.verdict import Action, CandidateStage, judge
 from streams.promotion.versions import VersionEvidence
 from tests.comparisons import canary, plan, seen, shadow
@@ -44,6 +45,16 @@ def test_what_a_run_cost_counts_every_answer_in_it() -> None:
         fold.take(seen(f"q{number}", losses))
     found = fold.evidence(0.05)
     assert (found.pairs, found.difference, found.cost, found.answers) == (1, -0.5, 2.0, 4.0)
+
+
+def test_one_teacher_moves_a_comparison_no_further_than_he_may_teach() -> None:
+    """Beyond his bound of a minute nothing counts; what others tell does, and the next minute is another one."""
+    fold = forest()
+    for minute, teacher, count, pairs in ((1, "foe", 100, 5), (1, "web", 3, 8), (2, "foe", 100, 13)):
+        for number in range(count):
+            told = seen(f"q{minute}{teacher}{number}", {"1": 0.0, "2": 1.0})
+            fold.take(told._replace(bound=TeachingBound(teacher, 5, 0)), minute * MINUTE_US)
+        assert fold.evidence(0.05).pairs == pairs
 
 
 def test_the_least_cost_is_that_of_all_answers_at_the_bound() -> None:
