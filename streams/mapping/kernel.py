@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from streams.mapping.spec import IncomingFeedback, Outgoing
     from streams.operators.contract import Effects, Record, Unread
 
-# Of a value that cannot be mapped, so much stands in the log.
-_SHOWN = 200
 KEY = "key"  # the header of a query, and of its answer, with the key of the record that asked
 
 
@@ -154,7 +152,7 @@ class TopicMapper(Operator):
             except (MappingError, DecodeError, SchemaError) as error:
                 self._counters["unmapped_total", "topic", record.topic.removeprefix(topics.OUTSIDE)] += 1
                 cause = error.cause if isinstance(error, DecodeError) else "unmapped"
-                effects.append(DeadLetter(record, cause, f"{error}; value {_shown(record.value)}"))
+                effects.append(DeadLetter(record, cause, str(error)))
 
     def _mapped(self, record: Record, now_us: int) -> Emit | Skip:
         if record.topic == topics.PREDICTIONS:
@@ -273,7 +271,3 @@ class TopicMapper(Operator):
         self._whole = frozenset([topic for topic, its in self._from.items() if its.spec.is_whole])
         self._topics = frozenset([*self._from, *([topics.PREDICTIONS] if self._to else [])])
         self._name_rows()
-
-
-def _shown(value: bytes | None) -> str:
-    return "null" if value is None else f"{value[:_SHOWN]!r}{'…' if len(value) > _SHOWN else ''}"

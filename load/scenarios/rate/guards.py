@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 NAME = "guards"
 PLAIN, BOUNDED, REACHED = "plain", "bounded", "reached"
-_BACKLOG, _SHORT_BACKLOG = 40_000, 10_000
-_TURNS: Final = 6  # one of them is a warm-up
+_BACKLOG, _SHORT_BACKLOG = 20_000, 10_000
+_TURNS: Final = 12  # one of them is a warm-up
 _CONTEXTS: Final = 50
 _SLO_MS, _DRAIN_S = 600_000.0, 120.0
 _BOUNDS: Final[Mapping[str, tuple[int, int]]] = {PLAIN: (0, 0), BOUNDED: (10**9, 10**9), REACHED: (60, 10)}
@@ -105,5 +105,6 @@ SCENARIO = Scenario(
     run,
     "what bounds on teachers and contexts cost: CPU of all roles a query, with and without",
     tables=tables,
+    page="scenarios/rate/guards.md.j2",
     short=True,
 )

@@ -13,7 +13,7 @@ a million predictions in less than 700 MB. Feedback may come first, twice, late 
     on an answer nobody decided       skipped, counted as `nothing_to_learn`; such predictions do not wait
     on an id of two applications      dead letter, cause `ambiguous_id`; neither prediction waits any more
     of who may teach another one      dead letter, cause `other_application`; the prediction waits on
-    without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
+    without room to wait              dead letter, cause `over_limit`; after a restart, `late` or as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
     a label that is no class          dead letter, cause `unknown_label`; likewise
     by context and time               becomes feedback by id, or none: `keyed`
@@ -81,6 +81,7 @@ _AT_ONCE = 128
 _MOST_OBSERVED = 10_000_000
 # How a query has got its observation, in `observed`.
 _WAS_DEFAULT, _WAS_JOINED = 1, 2
+_NEVER_US = 2**62
 # How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 
@@ -153,6 +154,7 @@ class Joiner(Operator):
         self.observed = IdTimes()
         self._observed_left = _MOST_OBSERVED  # that it still takes
         self.observed_us = 0
+        self._observed_from_us = _NEVER_US  # since when all are known
         self._paused_us = 0  # when predictions were last left unread
         self._keyed_us: int | None = None  # when keyed feedback is to be looked at again
         self._again_us = 0  # when windows that are held open are to be looked at again
@@ -264,12 +266,14 @@ class Joiner(Operator):
     def _recall(self) -> None:
         """Begin to remember which queries have an observation."""
         self.observed, self._observed_left, self.observed_us = IdTimes(), _MOST_OBSERVED, 0
+        self._observed_from_us = _NEVER_US
 
     def _on_observations(self, records: Sequence[Record]) -> None:
         """Remember which queries have an observation; one that cannot be read is nobody's lesson either."""
         put, find = self.observed.put, self.observed.find
         for record in records:
             self.observed_us = max(self.observed_us, record.timestamp_us + CLOCKS_US)
+            self._observed_from_us = min(self._observed_from_us, record.timestamp_us)
             try:
                 items = self._codec.decode(Observations, record.value).items[: self._observed_left]
             except DecodeError:
@@ -405,7 +409,7 @@ class Joiner(Operator):
         partition.newest_us = record.timestamp_us
         if record.offset < partition.start:
             until_us = record.timestamp_us + window_us + longest_us
-            partition.close(Ending.BEFORE, query_id, until_us, seconds(now_us))
+            partition.close(self._ended_before(record, query_id, application), query_id, until_us, seconds(now_us))
             self._keep_again(query_id, partition, now_us, effects)
             return
         if query_id in partition.predictions or partition.ended.knows(query_id, now_us // SECOND_US):
@@ -426,6 +430,17 @@ class Joiner(Operator):
             self.outcomes.turn_away(record, query_id, application, partition, effects)
             how, until_us = Ending.REFUSED, end_us + window_us
         partition.close(how, query_id, until_us, seconds(now_us))
+
+    def _ended_before(self, record: Record, query_id: str, application: str) -> Ending:
+        """Return how a prediction's wait ended before this joiner began, by the observations as far back as known.
+
+        Without one its window had ended, were it too early: the clock there may have been ahead of the one here.
+        """
+        if record.timestamp_us <= self.observed_us and self.observed.find(query_id) == _WAS_JOINED:
+            return Ending.JOINED
+        if record.timestamp_us < self._observed_from_us or self._observed_left <= 0:
+            return Ending.BEFORE
+        return Ending.OVER if may_be_decided(record.value or b"", query_id, application) else Ending.UNDECIDED
 
     def _is_undecided(
         self, record: Record, query_id: str, application: str, partition: JoinBuffer, effects: Effects

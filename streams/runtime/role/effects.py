@@ -115,7 +115,8 @@ class Performer:
         record = letter.record
         if not self._tracker.is_outstanding(record.position):
             self.counters[f"refused_again_total{{cause={letter.cause}}}"] += 1
-            _log.warning("%s-%d@%d cannot be used: %s", record.topic, record.partition, record.offset, letter.message)
+            place = record.topic, record.partition, record.offset
+            _log.warning("%s-%d@%d cannot be used: %s", *place, letter.cause)  # its message may quote the record
             return []
         self.counters[f"dead_letters_total{{cause={letter.cause},topic={record.topic}}}"] += 1
         if self._keeper is not None:

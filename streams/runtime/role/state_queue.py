@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streams.operators.contract import FetchStates, WriteStates
 from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.role.state_batches import WAITING_BYTES, WAITING_KEYS, ReadQueue, WriteQueues
+from streams.topology import application_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -294,4 +295,5 @@ class StateQueue:
         if now_s >= self._reminded_s + REMIND_S:
             self._reminded_s = now_s
             waits = "its partition waits" if key.partition in self._owned else "queries are decided without it"
-            _log.error("partition %d: policy state %r %s; %s", key.partition, key.name, fault, waits)
+            application = application_of(key.name)  # behind it stands a context, which no log holds
+            _log.error("partition %d: a policy state of %r %s; %s", key.partition, application, fault, waits)

@@ -613,6 +613,27 @@ def test_feedback_after_a_window_that_taught_its_default_loss_is_a_dead_letter_t
     assert joiner.statistics()["feedback_waiting"] == 0
 
 
+@pytest.mark.parametrize("is_feedback_first", [False, True])
+def test_a_window_that_a_joiner_ahead_of_its_time_had_ended_is_over_for_its_successor(
+    *, is_feedback_first: bool
+) -> None:
+    """Its feedback is a dead letter; that of a query which was learnt about by then comes again, and is skipped."""
+    joiner, hour_us = alone(), 3_600_000_000
+    joiner.on_partitions({0: 2})
+    learnt, ended = prediction("learnt", 0, hour_us), prediction("ended", 1, hour_us + 1)
+    (made,) = alone().on_records([learnt, told("learnt", 0, at_us=hour_us)], hour_us)
+    assert isinstance(made, Emit)
+    joiner.on_records([Record(topics.OBSERVATIONS, 0, 0, hour_us, made.key, made.value)], hour_us)
+    now_us = hour_us + 2
+    feedback = [told("learnt", 1, at_us=now_us), told("ended", 2, at_us=now_us)]
+    order = [*feedback, learnt, ended] if is_feedback_first else [learnt, ended, *feedback]
+    effects = [effect for each in order for effect in joiner.on_records([each], now_us)]
+
+    assert [(e.cause, e.record.offset) for e in effects if isinstance(e, DeadLetter)] == [("late", 2)]
+    assert Skip((feedback[0].position,), "duplicate_feedback") in effects
+    assert joiner.statistics()["feedback_waiting"] == 0
+
+
 def test_what_was_learnt_from_feedback_stays_so_though_a_default_loss_was_written_after_it() -> None:
     """By a joiner that did not know yet that it had lost the partition; the learner takes the first."""
     joiner, hour_us = alone(), 3_600_000_000

@@ -418,11 +418,11 @@ def test_a_damaged_state_does_not_keep_others_from_being_read() -> None:
 
 
 def test_an_owned_partition_waits_for_a_damaged_state_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    """It says so once a minute, naming the state, and starts over when somebody has mended the store."""
+    """It says so once a minute, naming the application and no context, and starts over when the store is mended."""
 
     async def scene() -> None:
         async with running() as s:
-            bad, good = StateKey(0, "bad"), StateKey(1, "good")
+            bad, good = StateKey(0, "bad/ann"), StateKey(1, "good")
             s.store.offsets = {0: 3, 1: 3}
             s.keeper.own({0: 3, 1: 3})
             s.store.damaged = {bad}
@@ -431,6 +431,7 @@ def test_an_owned_partition_waits_for_a_damaged_state_and_others_go_on(caplog: p
             assert (s.blocked, s.answers, s.refused) == ([0], {good: None}, [])
             assert s.keeper.statistics()["store_blocked_partitions"] == 1
             assert len([m for m in caplog.messages if "'bad' is damaged; its partition waits" in m]) == 2
+            assert not [m for m in caplog.messages if "ann" in m]
             s.store.damaged.clear()
             s.store.offsets.pop(0)
             await elapse(10)
