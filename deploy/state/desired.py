@@ -26,7 +26,7 @@ from deploy.state.traffic_split import (
     without_canaries,
 )
 from policies import registry
-from policies.loss_rules import written
+from policies.loss_rules import rule, written
 from policies.outside import comes_from_outside
 from schemas.errors import DecodeError
 from schemas.records import Application, Cross, Model, Source
@@ -140,7 +140,19 @@ def _fields(name: str, app: ApplicationSettings, profiles: Mapping[str, Profile]
     fields |= {"stages": graphs.staged(name, app, profiles), "mapping": mapped(app)}
     loss = written(app.loss)
     fields |= {"loss": loss.text, "span": app.span if loss.span is None else loss.span}
+    _check_span(name, fields)
     return fields | registry.recorded(app.policy, fields["parameters"])
+
+
+def _check_span(name: str, fields: Mapping[str, Any]) -> None:
+    """Refuse bounds on teachers where a span is learnt: it follows every label, also those beyond the bounds."""
+    judged = rule(fields["loss"])
+    is_learnt = judged.has_span and judged.span is None and fields["span"] is None
+    if is_learnt and (fields["lessons_per_teacher"] or fields["lessons_per_context"]):
+        raise UsageError(
+            f"applications.{name}: lessons_per_teacher and lessons_per_context need a span, as one that is learnt"
+            " follows every label, whoever tells it; say which error costs 1, such as span: 50"
+        )
 
 
 def _check_readers(settings: Settings) -> None:

@@ -193,3 +193,25 @@ def test_two_applications_that_read_one_topic_are_refused_with_the_settings() ->
     assert len(desired.applications(Settings.model_validate({"applications": {"a": given}}))) == 1
     with pytest.raises(UsageError, match=r"applications\.b and applications\.a read topic orders"):
         desired.applications(Settings.model_validate({"applications": {"a": given, "b": told}}))
+
+
+@pytest.mark.parametrize(
+    ("terms", "is_refused"),
+    [
+        ({"loss": "absolute"}, True),
+        ({"loss": "squared", "lessons_per_context": 5}, True),
+        ({"loss": "absolute", "span": 50}, False),
+        ({"loss": {"quantile": 0.9, "span": 50}}, False),
+        ({"loss": "zero_one"}, False),
+        ({"loss": "absolute", "lessons_per_teacher": 0}, False),
+    ],
+)
+def test_bounds_on_teachers_need_a_span_that_no_teacher_moves(terms: dict[str, object], *, is_refused: bool) -> None:
+    """One that is learnt follows every label."""
+    application = {"models": ["forest"], "policy": "single", "lessons_per_teacher": 5, **terms}
+    settings = Settings.model_validate({"applications": {"shop": application}})
+    if is_refused:
+        with pytest.raises(UsageError, match="such as span: 50"):
+            desired.applications(settings)
+    else:
+        assert desired.applications(settings)
