@@ -45,7 +45,7 @@ async def _shifted(place: Place, role: str, seconds: int) -> Seen:
     """Let a role live for a while by a clock that is wrong."""
     compiler = shutil.which("cc")
     if compiler is None:
-        return Seen({"not shifted: there is no C compiler (cc)": 1})
+        return Seen({}, ("its clock was not shifted: there is no C compiler (cc)",))
     library, name = await asyncio.to_thread(compiled, place.trace.parent, compiler), place.process(role)
     await place.system.stop(name)
     await place.system.start(name, {"LD_PRELOAD": str(library), "CLOCK_SHIFT_S": str(seconds)})

@@ -101,6 +101,26 @@ def test_no_pod_has_more_than_it_needs(full: Manifests) -> None:
         assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
+def test_redis_has_a_user_for_each_role_that_needs_it_and_no_other_pod_a_password(tmp_path: Path) -> None:
+    """The users are those that `skysail topics acl --as redis` prints."""
+    printed = CliRunner().invoke(skysail, ["topics", "acl", "--as", "redis"], env={"SKYSAIL_PREFIX": "shop"}).output
+    roles = [user.removeprefix("shop.") for user in re.findall(r"SETUSER (\S+)", printed)]
+    users = {role: f"redis-{role}" for role in roles}
+    found = pods(rendered(tmp_path, MINE | {"redis": {"url": "rediss://redis:6380/0", "users": users}}))
+    who: dict[str, str] = {}
+    for name, pod in found.items():
+        (container,) = pod["containers"]
+        url = next(one["value"] for one in container["env"] if one["name"] == "SKYSAIL_REDIS__URL")
+        secrets = [volume["secret"]["secretName"] for volume in pod["volumes"] if volume["name"] == "redis"]
+        is_told = any(one["name"] == "SKYSAIL_REDIS__PASSWORD_FILE" for one in container["env"])
+        is_mounted = any(mount["name"] == "redis" for mount in container["volumeMounts"])
+        user, _, place = url.removeprefix("rediss://").rpartition("@")
+        assert (is_told, is_mounted, place) == (bool(user), bool(user), "redis:6380/0")
+        assert secrets == ([f"redis-{user.removeprefix('shop.')}"] if user else [])
+        who |= {"setup" if "setup" in name else name.removeprefix("shop-"): user} if user else {}
+    assert who == {"selection": "shop.selection", "learner": "shop.learner", "setup": "shop.operator"}
+
+
 def test_the_command_line_and_the_settings_take_what_pods_say(full: Manifests, tmp_path: Path) -> None:
     """Verbs, options, and every variable, with secrets in files; the settings are the file of the ConfigMap."""
     (settings,) = [one["data"]["skysail.yaml"] for one in of(full, "ConfigMap").values()]

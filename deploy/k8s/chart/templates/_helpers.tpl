@@ -47,6 +47,23 @@ helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Versio
 {{- define "skysail.login" -}}{{ (index . 0).Values.kafka.login.user | default (index . 1) }}{{- end }}
 {{- define "skysail.login-secret" -}}{{ (index . 0).Values.kafka.login.secret | default (index . 1) }}{{- end }}
 
+{{/* The Secret with the password of Redis; empty: a role with users of Redis for others, or none, needs none. Takes
+(list $ role). */}}
+{{- define "skysail.redis-secret" -}}
+{{- $redis := (index . 0).Values.redis -}}
+{{- if $redis.users }}{{ get $redis.users (index . 1) }}{{ else }}{{ $redis.secret }}{{ end -}}
+{{- end }}
+
+{{/* The address of Redis, with the role's own user if it has one. Takes (list $ role). */}}
+{{- define "skysail.redis-url" -}}
+{{- $top := index . 0 -}}{{- $role := index . 1 -}}
+{{- if hasKey $top.Values.redis.users $role -}}
+{{ $top.Values.redis.url | replace "://" (printf "://%s.%s@" $top.Values.deployment.prefix $role) }}
+{{- else -}}
+{{ $top.Values.redis.url }}
+{{- end -}}
+{{- end }}
+
 {{- define "skysail.settings" -}}
 {{ required "deployment is empty: write it with `skysail k8s values > deployment.yaml` and add -f deployment.yaml" .Values.deployment.settings }}
 {{- end }}
@@ -82,9 +99,9 @@ runAsGroup: 10001
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* What a container of a role or of the setup is told. Takes (list $ user). */}}
+{{/* What a container of a role or of the setup is told. Takes (list $ user role). */}}
 {{- define "skysail.environment" -}}
-{{- $top := index . 0 -}}{{- $user := index . 1 -}}
+{{- $top := index . 0 -}}{{- $user := index . 1 -}}{{- $role := index . 2 -}}
 - {name: SKYSAIL_KAFKA__BOOTSTRAP, value: {{ $top.Values.kafka.bootstrap | quote }}}
 {{- if $top.Values.kafka.secure }}
 - {name: SKYSAIL_KAFKA__PROPERTIES__SECURITY_PROTOCOL, value: SASL_SSL}
@@ -95,30 +112,32 @@ capabilities: {drop: [ALL]}
 - {name: SKYSAIL_KAFKA__PROPERTIES__SSL_CAFILE, value: /run/secrets/kafka/authority.pem}
 {{- end }}
 {{- end }}
-- {name: SKYSAIL_REDIS__URL, value: {{ $top.Values.redis.url | quote }}}
-{{- if $top.Values.redis.secret }}
+- {name: SKYSAIL_REDIS__URL, value: {{ include "skysail.redis-url" (list $top $role) | quote }}}
+{{- if include "skysail.redis-secret" (list $top $role) }}
 - {name: SKYSAIL_REDIS__PASSWORD_FILE, value: /run/secrets/redis/password}
 {{- end }}
 {{- end }}
 
+{{/* Takes (list $ role). */}}
 {{- define "skysail.mounts" -}}
+{{- $top := index . 0 -}}
 - {name: home, mountPath: /home/skysail/.skysail}
 - {name: temporary, mountPath: /tmp}
 - {name: settings, mountPath: /home/skysail/skysail.yaml, subPath: skysail.yaml, readOnly: true}
-{{- if .Values.models.volume }}
+{{- if $top.Values.models.volume }}
 - {name: models, mountPath: /home/skysail/models, readOnly: true}
 {{- end }}
-{{- if .Values.kafka.secure }}
+{{- if $top.Values.kafka.secure }}
 - {name: kafka, mountPath: /run/secrets/kafka, readOnly: true}
 {{- end }}
-{{- if .Values.redis.secret }}
+{{- if include "skysail.redis-secret" . }}
 - {name: redis, mountPath: /run/secrets/redis, readOnly: true}
 {{- end }}
 {{- end }}
 
-{{/* Takes (list $ user). */}}
+{{/* Takes (list $ user role). */}}
 {{- define "skysail.volumes" -}}
-{{- $top := index . 0 -}}{{- $user := index . 1 -}}
+{{- $top := index . 0 -}}{{- $user := index . 1 -}}{{- $role := index . 2 -}}
 - name: settings
   configMap: {name: {{ include "skysail.name" (list $top "settings") }}}
 - name: home
@@ -145,10 +164,10 @@ capabilities: {drop: [ALL]}
       {{- end }}
       {{- end }}
 {{- end }}
-{{- if $top.Values.redis.secret }}
+{{- with include "skysail.redis-secret" (list $top $role) }}
 - name: redis
   secret:
-    secretName: {{ $top.Values.redis.secret }}
+    secretName: {{ . }}
     defaultMode: 0440
     items: [{key: {{ $top.Values.redis.key }}, path: password}]
 {{- end }}
@@ -187,9 +206,9 @@ spec:
       image: {{ include "skysail.image" (list . dict) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [app, apply]
-      env: {{- include "skysail.environment" (list . $user) | nindent 8 }}
+      env: {{- include "skysail.environment" (list . $user "operator") | nindent 8 }}
       resources: {{- toYaml .Values.defaults.resources | nindent 8 }}
       securityContext: {{- include "skysail.security" . | nindent 8 }}
-      volumeMounts: {{- include "skysail.mounts" . | nindent 8 }}
-  volumes: {{- include "skysail.volumes" (list . $user) | nindent 4 }}
+      volumeMounts: {{- include "skysail.mounts" (list . "operator") | nindent 8 }}
+  volumes: {{- include "skysail.volumes" (list . $user "operator") | nindent 4 }}
 {{- end }}
