@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streams.operators.join.shared_buffer import SharedBuffer
 
 _OFFSET_BYTES = 8
-# Different feedback for one query that waits for its prediction; one more counts as a duplicate.
+# Different feedback for one query that waits for its prediction; there is no room for more of it.
 _SAME_QUERY = 16
 # Ended waits are cleaned up when there are at least this many, and as many as those that still wait.
 _ENDED = 4_000
@@ -219,9 +219,9 @@ class JoinBuffer:
         Its headers are dropped: clients may send anything in them.
         """
         early = self.early.get(query_id, ())
-        if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
+        if any(known.value == feedback.value for known in early):
             return EarlyFeedback.DUPLICATE
-        if is_long(query_id) or not self.early_room.take(self.number, feedback_bytes(feedback)):
+        if len(early) == _SAME_QUERY or is_long(query_id) or not self.early_room.take(self.number, feedback_bytes(feedback)):
             return EarlyFeedback.NO_ROOM
         if not early:
             self.early_wheel.add(until_us, query_id)

@@ -634,6 +634,15 @@ def test_a_window_that_a_joiner_ahead_of_its_time_had_ended_is_over_for_its_succ
     assert joiner.statistics()["feedback_waiting"] == 0
 
 
+def test_of_different_feedback_before_its_prediction_none_is_passed_over_in_silence() -> None:
+    """Whoever was quicker with sixteen others: the next one is a dead letter."""
+    joiner, now_us = alone(), 3_600_000_000
+    feedback = [told("q", offset, label=offset, at_us=now_us) for offset in range(17)]
+    effects = joiner.on_records(feedback, now_us)
+
+    assert [(e.cause, e.record.offset) for e in effects if isinstance(e, DeadLetter)] == [("over_limit", 16)]
+
+
 def test_what_was_learnt_from_feedback_stays_so_though_a_default_loss_was_written_after_it() -> None:
     """By a joiner that did not know yet that it had lost the partition; the learner takes the first."""
     joiner, hour_us = alone(), 3_600_000_000
