@@ -221,7 +221,9 @@ class JoinBuffer:
         early = self.early.get(query_id, ())
         if any(known.value == feedback.value for known in early):
             return EarlyFeedback.DUPLICATE
-        if len(early) == _SAME_QUERY or is_long(query_id) or not self.early_room.take(self.number, feedback_bytes(feedback)):
+        if len(early) == _SAME_QUERY or is_long(query_id):
+            return EarlyFeedback.NO_ROOM
+        if not self.early_room.take(self.number, feedback_bytes(feedback)):
             return EarlyFeedback.NO_ROOM
         if not early:
             self.early_wheel.add(until_us, query_id)
