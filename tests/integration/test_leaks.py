@@ -82,8 +82,10 @@ async def test_a_run_at_debug_level_tells_nobody_what_applications_say(
             await there.is_shown()
             await there.watch.until(lambda: "shop" in repr(received.told()), "spans")
             control, gateway = (f"http://127.0.0.1:{more[role]['port']}" for role in ("control", "gateway"))
-            shown = [text async for text in _pages([f"{control}/api/status", f"{gateway}/metrics"])]
+            pages = [text async for text in _pages([f"{control}/api/status", f"{gateway}/metrics"])]
             told = [repr(report) for report in there.watch.decoded(Report, topics.REPORTS)]
+            sources = (topics.QUERIES, topics.FEEDBACK, topics.MODEL_PREDICTIONS, topics.OBSERVATIONS, topics.MAPPING)
+            letters = [repr(letter.headers) for topic in sources for letter in there.watch.dead(topic)]
             lines = [line for pid in there.system.pids.values() for line in _command_lines(pid)]
             processes = len(there.system.pids)
         spans = repr(received.told())
@@ -92,7 +94,9 @@ async def test_a_run_at_debug_level_tells_nobody_what_applications_say(
     assert len(logs) == processes
     assert sum("DEBUG" in text for text in logs.values()) > 1
     assert [*(tmp_path / "trace").glob(f"{topics.QUERIES}-*.avro")]
-    texts = {**logs, "pages": "\n".join(shown), "reports": "\n".join(told), "command lines": "\n".join(lines)}
+    assert len(letters) > len(sources)
+    shown = {"pages": pages, "headers of dead letters": letters, "reports": told, "command lines": lines}
+    texts = {**logs, **{name: "\n".join(its) for name, its in shown.items()}}
     leaks = {name: [line for line in text.splitlines() if SAID in line][:3] for name, text in texts.items()}
     leaks |= {str(file.relative_to(tmp_path)): ["is read by others"] for file in _readable(tmp_path) if _tells(file)}
     assert {name: found for name, found in {**leaks, "spans": spans.count(SAID)}.items() if found} == {}

@@ -201,11 +201,13 @@ class Intruder:
         return allowed
 
     def _joined(self, groups: list[str]) -> set[Deed]:
+        """Try to commit; who may join a group is refused the topic at most, which is looked at after the group."""
         found = set[Deed]()
         for group in groups:
             place = TopicPartition(f"{group.partition('.')[0]}.{names.PREDICTIONS}", 0, 0)
             asked = ConsumerGroupTopicPartitions(group, [place])
-            if self._is_allowed(self._admin.alter_consumer_group_offsets([asked])):
+            told = self._refusal(self._admin.alter_consumer_group_offsets([asked]))
+            if told != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 found.add(Deed("Read", group))
         return found
 
@@ -244,23 +246,28 @@ class Intruder:
         return found
 
     def _is_allowed(self, asked: Mapping[object, Any]) -> bool:
+        return self._refusal(asked) is None
+
+    def _refusal(self, asked: Mapping[object, Any]) -> int | None:
+        """Return the code by which something was refused."""
         for done in asked.values():
             try:
                 told = done.result(60)
             except KafkaException as error:
-                check_refusal(error)
-                return False
-            errors = [one.error for one in getattr(told, "topic_partitions", ()) if one.error is not None]
-            assert {error.code() for error in errors} <= REFUSED
-            if errors:
-                return False
-        return True
+                return check_refusal(error)
+            codes = [one.error.code() for one in getattr(told, "topic_partitions", ()) if one.error is not None]
+            assert {*codes} <= REFUSED
+            if codes:
+                return int(codes[0])
+        return None
 
 
-def check_refusal(error: KafkaException) -> None:
-    """Raise an error again that is about anything but rights."""
-    if error.args[0].code() not in REFUSED:
+def check_refusal(error: KafkaException) -> int:
+    """Raise an error again that is about anything but rights; returns its code."""
+    code = error.args[0].code()
+    if code not in REFUSED:
         raise error
+    return int(code)
 
 
 def expected(who: str, writers: Mapping[str, set[str]]) -> set[Deed]:
