@@ -104,7 +104,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (
             ("load", "run", "loop", "--docs", "loop.md"),
-            "goes with: guards, scale, matrix, soak, freshness, costs, ab, hedge, graph, controllers, runtimes, gpu, parm, ",
+            "goes with: guards, scale, matrix, soak, freshness, costs, ab, hedge, graph, controllers, runtimes, gpu, ",
         ),
         (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
@@ -469,7 +469,7 @@ def test_results_that_were_measured_otherwise_make_no_page_together(
     [
         (
             "loop",
-            "these have: guards, scale, matrix, soak, freshness, costs, ab, hedge, graph, controllers, runtimes, gpu, parm, ",
+            "these have: guards, scale, matrix, soak, freshness, costs, ab, hedge, graph, controllers, runtimes, gpu, ",
         ),
         ("peers", "is missing"),
     ],
