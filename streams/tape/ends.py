@@ -71,7 +71,8 @@ class TapeEnds(NamedTuple):
     def may_be_unwritten(self, tape: str, now_us: int, is_silent: Callable[[int, int], bool]) -> bool:
         """Tell whether what came of a call may not have been written any more.
 
-        It was one of the last of its tape, or its process was killed, and until then nobody wrote to that partition.
+        It was one of the last of its tape; or its process did not stop by itself, and until then nobody wrote to that
+        partition.
 
         Args:
             tape: whose call it was.

@@ -434,7 +434,7 @@ class Joiner(Operator):
     def _ended_before(self, record: Record, query_id: str, application: str) -> Ending:
         """Return how a prediction's wait ended before this joiner began, by the observations as far back as known.
 
-        Without one its window had ended, were it too early: the clock there may have been ahead of the one here.
+        A prediction without one was given up at its window's end: too early, if that joiner's clock was ahead.
         """
         if record.timestamp_us <= self.observed_us and self.observed.find(query_id) == _WAS_JOINED:
             return Ending.JOINED
