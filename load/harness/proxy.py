@@ -13,9 +13,10 @@ Weather counts for both directions, and a change of it at once.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class _Line:
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
+    answers: asyncio.StreamReader
     is_silent: bool = False  # what comes is lost, and nobody is told
 
     def close(self) -> None:
@@ -78,8 +80,9 @@ class Proxy:
         self._lines: set[_Line] = set()
         self._leads: dict[int, int] = {}
         self._is_cut = False
-        self._servers: list[asyncio.Server] = []
+        self._is_over = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()  # of them: those that have a line
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -126,47 +129,70 @@ class Proxy:
 
     async def _open(self) -> None:
         for target in self.targets:
-            server = await asyncio.start_server(partial(self._taken, target), HOST, 0)
-            self._servers.append(server)
-            self.doors[target] = server.sockets[0].getsockname()[1]
+            door = socket.create_server((HOST, 0))
+            door.setblocking(False)
+            self.doors[target] = door.getsockname()[1]
+            self._begin(self._listen(door, target))
 
     async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        self._drop()
-        for task in self._tasks:
+        """End all; nothing is cancelled that may hold a connection which was just made: nobody would close it."""
+        self._is_cut = self._is_over = True
+        for port in self.doors.values():
+            with suppress(OSError):  # another one has come
+                _, writer = await asyncio.open_connection(HOST, port)  # whoever listens awakes
+                writer.transport.abort()
+        for task in self._serving:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _listen(self, door: socket.socket, target: int) -> None:
+        with door:
+            while not self._is_over:
+                line, _ = await self._loop.sock_accept(door)
+                self._begin(self._taken(target, line))
+
+    def _begin(self, what: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _drop(self) -> None:
         for line in [*self._lines]:
             line.close()
 
-    async def _taken(self, target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _taken(self, target: int, accepted: socket.socket) -> None:
         """Serve one connection until either side ends it."""
+        reader, writer = await asyncio.open_connection(sock=accepted)
+        line = None if self._is_cut else await self._connected(target, writer)
+        if line is None:
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if self._is_cut:
-            writer.transport.abort()
-            return
-        try:
-            back, forth = await asyncio.open_connection(HOST, self._leads.get(target, target))
-        except OSError:
-            writer.transport.abort()
-            return
-        line = _Line(writer, forth)
+        self._serving.add(task)
         self._lines.add(line)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(line, reader, forth))
-                both.create_task(self._pump(line, back, writer))
+                both.create_task(self._pump(line, reader, line.server))
+                both.create_task(self._pump(line, line.answers, writer))
         except* OSError:
             pass
         finally:
+            self._serving.discard(task)
             self._lines.discard(line)
             line.close()
+
+    async def _connected(self, target: int, client: asyncio.StreamWriter) -> _Line | None:
+        """Connect to a target; None = it refuses, or all has been cut meanwhile."""
+        try:
+            answers, server = await asyncio.open_connection(HOST, self._leads.get(target, target))
+        except OSError:
+            return None
+        if self._is_cut:
+            server.transport.abort()
+            return None
+        return _Line(client, server, answers)
 
     async def _pump(self, line: _Line, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Carry bytes one way; the end of either side ends both."""

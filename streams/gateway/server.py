@@ -78,7 +78,8 @@ class GatewayServer:
         except OSError:
             self._socket.close()
             raise
-        config = _configured(application, listening)
+        self._open: set[_BoundedProtocol] = set()
+        config = _configured(application, listening, self._open)
         try:
             config.load()  # reads the certificate
         except OSError:
@@ -117,6 +118,9 @@ class GatewayServer:
             stopping.cancel()
             self._server.should_exit = True
             await serving
+            for connection in self._open:  # whoever does not read the end of its replies
+                connection.transport.abort()
+            await asyncio.sleep(0)  # for the loop to close them, which may be its last round
 
     def close(self) -> None:
         """Give the port back."""
@@ -141,8 +145,9 @@ def _allow_files(count: int, setting: str) -> None:
         _log.warning("this process may have %d files open: lower %s, or raise `ulimit -n`", wanted, setting)
 
 
-def _configured(application: Asgi, listening: Listening) -> uvicorn.Config:
+def _configured(application: Asgi, listening: Listening, connections: set[_BoundedProtocol]) -> uvicorn.Config:
     class Protocol(_BoundedProtocol):
+        open = connections
         most = listening.connections
         full = _closing(
             HTTPStatus.SERVICE_UNAVAILABLE, f"too many connections (`{listening.setting}`); keep and reuse yours"
@@ -176,6 +181,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     most: int
     full: bytes  # what one too many is told
+    open: set[_BoundedProtocol]  # all of this server that have not ended
     within_s: float
     silent: MutableMapping[_BoundedProtocol, None]  # that wait for another request, longest first
     _head: asyncio.TimerHandle | None = None
@@ -186,6 +192,7 @@ class _BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Take a connection, if there is room."""
         super().connection_made(transport)
+        self.open.add(self)
         self._is_full = len(self.connections) > self.most and not self._made_room()
         if self._is_full:
             transport.write(self.full)
@@ -195,6 +202,7 @@ class _BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
+        self.open.discard(self)
         self.silent.pop(self, None)
         self._had_head()
         self._has_read()

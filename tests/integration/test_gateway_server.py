@@ -239,3 +239,21 @@ async def test_who_does_not_read_its_replies_is_given_up() -> None:
                 await writer.drain()
         await until(lambda: not server.connections)
         writer.close()
+
+
+async def test_who_does_not_read_its_reply_is_left_behind_at_a_stop() -> None:
+    """It keeps neither the process nor a connection for longer than what is under way may take."""
+    row = {"name": "x", "datatype": "FP32", "shape": [4_096, 4], "data": [1] * (4 * 4_096)}
+    sent = orjson.dumps({"inputs": [row]})
+    request = b"POST /v2/models/iris/infer HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % len(sent)
+    there = Served(rows=100_000, each=1 << 20, together=100 << 20)
+    with socket.socket() as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        line.setblocking(False)
+        async with serving(there, within_s=60.0) as (server, stop):
+            await asyncio.get_running_loop().sock_connect(line, ("127.0.0.1", server.port))
+            for _ in range(16):
+                await asyncio.get_running_loop().sock_sendall(line, request + sent)
+            await until(lambda: len(there.asker.batches) >= 2)
+            stop.set()
+        assert not server.connections

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import socketserver
 import threading
@@ -125,3 +126,27 @@ def test_a_door_can_lead_elsewhere() -> None:
             assert said(line, b"b") == b""
         with door(proxy, first) as line:
             assert said(line, b"c") == b"2c"
+
+
+def test_an_end_leaves_nothing_open_though_others_connect_meanwhile() -> None:
+    """As clients do, which never give up: what is left open would be told of whatever runs when it is found."""
+    is_over = threading.Event()
+
+    def connect(port: int) -> None:
+        while not is_over.is_set():
+            try:
+                socket.create_connection(("127.0.0.1", port), PATIENCE_S).close()
+            except OSError:
+                return
+
+    with echo() as target:
+        for _ in range(20):
+            with Proxy([target]) as proxy:
+                threads = [threading.Thread(target=connect, args=(proxy.doors[target],)) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+            is_over.set()
+            for thread in threads:
+                thread.join()
+            is_over.clear()
+    gc.collect()  # an open transport warns, which is an error here
