@@ -651,23 +651,37 @@ async def _run(
 
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline."""
+    """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline.
+
+    Now and then Faust reads no more after a rebalance on a busy machine, and never notices. Then another app begins.
+    """
+    given = common.settings.control
+    if fault := fault_of(given.host, given.port):
+        raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
+    while True:
+        stuck = asyncio.Event()
+        has_ended = await _control(common, stop, stuck)
+        if stop.is_set() or not stuck.is_set() or not has_ended:
+            return has_ended
+        _log.warning("control reads no reports, though Kafka takes them: it begins anew")
+
+
+async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event) -> bool:
+    """Run one app until `stop`, or until it is stuck; return whether it has ended by the deadline."""
     from deploy.system.page import page_server
     from streams.control.app import create
 
-    given = common.settings
-    if fault := fault_of(given.control.host, given.control.port):
-        raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = _page(common, Path(folder))
-        app, state = create(place, common.codec)
-        server = page_server(given, state, Path(folder), common.clock.now_us)
-        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
+        app, state = create(place, common.codec, stuck)
+        server = page_server(common.settings, state, Path(folder), common.clock.now_us)
+        over = asyncio.Event()  # for the page
+        serving = asyncio.create_task(server.run(over), name="control.page")  # while Kafka is away, too
         stopping = Stopping(stop)
         try:
             await app.start()
             _log.info("control is ready: %s/", server.address)
-            await app.wait(stop.wait())
+            await app.wait_first(stop.wait(), stuck.wait())
         finally:
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())

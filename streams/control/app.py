@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import faust
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable
     from pathlib import Path
 
-    from faust.types import TopicT
+    from faust.types import RecordMetadata, TopicT
     from faust.types.auth import CredentialsT
 
     from schemas.codec import Codec
@@ -93,8 +94,14 @@ class ControlApp(NamedTuple):
     state: ControlState
 
 
-def create(options: ControlOptions, codec: Codec) -> ControlApp:
-    """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
+def create(options: ControlOptions, codec: Codec, stuck: asyncio.Event) -> ControlApp:
+    """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it.
+
+    Args:
+        options: of this process.
+        codec: of reports and plans.
+        stuck: is set once the app reads no more, though Kafka takes what it writes: only another app helps.
+    """
     app = _bare(options)
     app.transport = FaustTransport(app.conf.broker_consumer, app)
     reports = app.topic(
@@ -109,7 +116,7 @@ def create(options: ControlOptions, codec: Codec) -> ControlApp:
     sight = Visibility(place, _now_us())
     state = ControlState(live, sight, options.promoting, options.planning, minutes, sensing=options.sensing)
     _read(app, reports, state, live, codec)
-    _report(app, reports, codec, options, state)
+    _report(app, reports, codec, options, state, stuck)
     _listen(app, state)
     _promote(app, state)
     _plan(app, codec, options, state)
@@ -225,11 +232,13 @@ def _sense(app: faust.App, state: ControlState) -> None:
     app.timer(SENSE_EVERY_S, name="sense")(sense)
 
 
-def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptions, state: ControlState) -> None:
+def _report(
+    app: faust.App, reports: TopicT, codec: Codec, options: ControlOptions, state: ControlState, stuck: asyncio.Event
+) -> None:
     composer = Composer(options.instance, "control", tells_process=options.tells_process)
 
     async def report() -> None:
-        """Say once a second that this process is alive too."""
+        """Say once a second that this process is alive too; what is said has to come back."""
         now_us = _now_us()
         known = state.promoting, None if state.sensing is None else state.sensing.watch
         parts = [each.statistics() for each in known if each is not None]
@@ -239,11 +248,20 @@ def _report(app: faust.App, reports: TopicT, codec: Codec, options: ControlOptio
         state.sight.sent(found.time_us)
         try:
             async with asyncio.timeout(REPORT_EVERY_S):  # Faust's producer waits for a broker that is away, for minutes
-                await reports.send(key=options.instance.encode(), value=codec.encode(found), partition=0)
+                sent = await reports.send(key=options.instance.encode(), value=codec.encode(found), partition=0)
         except TimeoutError:
             _log.debug("a report was not taken within %g s; the next one follows", REPORT_EVERY_S)
+        else:
+            asyncio.ensure_future(sent).add_done_callback(partial(_taken, state.sight, found.time_us))
+        if state.sight.is_stuck:
+            stuck.set()
 
     app.timer(REPORT_EVERY_S, name="report")(report)
+
+
+def _taken(sight: Visibility, time_us: int, sent: asyncio.Future[RecordMetadata]) -> None:
+    if not sent.cancelled() and sent.exception() is None:
+        sight.taken(time_us)
 
 
 def _now_us() -> int:

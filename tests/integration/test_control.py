@@ -9,10 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import aiohttp
 import pytest
 
+from deploy.config.settings import Settings
+from deploy.local.process import free_port
+from deploy.system.roles import control, shared
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Report
 from streams.control.app import ControlOptions, create
+from streams.control.page import visibility
+from streams.control.state import ControlState
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
@@ -73,7 +78,7 @@ async def page(kafka: Broker, prefix: str, tmp_path: Path) -> AsyncIterator[Page
     kafka.create_topics(
         {f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1, f"{prefix}.{CONTROL_MINUTES}": 1}
     )
-    app, state = create(ControlOptions(kafka.bootstrap, prefix, "control@test", tmp_path), CODEC)
+    app, state = create(ControlOptions(kafka.bootstrap, prefix, "control@test", tmp_path), CODEC, asyncio.Event())
     transport = KafkaTransport(KafkaConnection(kafka.bootstrap, prefix), SystemClock())
     await transport.start()
     await app.start()
@@ -118,7 +123,7 @@ async def test_what_is_usual_outlives_the_process_that_found_it(kafka: Broker, p
     async def life(number: int, kept: Kept) -> None:
         folder = tmp_path / str(number)
         asked = ControlOptions(kafka.bootstrap, prefix, "control@1", folder, sensing=cast("Sensing", kept))
-        app, _ = create(asked, CODEC)
+        app, _ = create(asked, CODEC, asyncio.Event())
         await app.start()
         try:
             end_s = time.monotonic() + WAIT_S
@@ -140,3 +145,38 @@ async def test_a_name_that_is_not_this_hosts_is_refused(page: Page) -> None:
             assert refused.status == 421
         async with session.get(page.address) as shown:
             assert shown.headers["X-Frame-Options"] == "DENY"
+
+
+async def test_a_page_that_reads_no_more_begins_anew(
+    kafka: Broker, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faust may stand still after a rebalance, while Kafka takes all that it writes."""
+    kafka.create_topics(
+        {f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1, f"{prefix}.{CONTROL_MINUTES}": 1}
+    )
+    port = free_port()
+    settings = Settings.model_validate(
+        {"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}, "control": {"port": port}}
+    )
+    lives: list[ControlState] = []
+    take = ControlState.take
+
+    def taken(state: ControlState, report: Report, now_us: int) -> None:
+        lives.extend([] if state in lives else [state])
+        if state is not lives[0]:
+            take(state, report, now_us)
+
+    monkeypatch.setattr(ControlState, "take", taken)
+    monkeypatch.setattr(visibility, "STUCK_REPORTS", 3)
+    stop = asyncio.Event()
+    running = asyncio.create_task(control(shared(settings, CODEC, "1"), stop))
+    try:
+        async with asyncio.timeout(WAIT_S), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            while len(lives) < 2 or not lives[1].live:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.1)
+            async with session.get("/api/status") as reply:
+                assert [each["instance"] for each in (await reply.json())["processes"]] == ["control@1"]
+    finally:
+        stop.set()
+        assert await running
+    assert len(lives) == 2

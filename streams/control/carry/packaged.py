@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
+from streams.control.carry.fairly import fairly
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import StreamError
 from streams.usual import rows
@@ -54,7 +55,7 @@ class PackagedRows:
             while (found := await self._models.poll(0 if self._models.caught_up else _WAIT_MS)) or (
                 not self._models.caught_up
             ):
-                for record in readable(found):
+                async for record in fairly(readable(found)):
                     self._take(record)
         except StreamError:
             await self.stop()

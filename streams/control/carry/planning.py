@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Model, Plan, Profile
+from streams.control.carry.fairly import fairly
 from streams.control.figures import is_silent
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 from streams.topology import host_role
@@ -121,7 +122,7 @@ class Planning:
             await self._log.start()
         for _ in range(_POLLS):
             polled = await self._log.poll(0 if self._log.caught_up else 200)
-            for record in polled:
+            async for record in fairly(polled):
                 self._take(record)
             if not polled and self._log.caught_up:
                 break

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Candidate, Model, Observations, Promotion
+from streams.control.carry.fairly import fairly
 from streams.control.history import STEP_US, STEPS
 from streams.operators.ids import ID_BYTES
 from streams.promotion.copies import Copies
@@ -62,8 +63,6 @@ RIVALS_BACK_US = 3_600_000_000
 PATIENCE_US = 60_000_000
 # Polls in one tick: the page gets its turn in between.
 _POLLS = 50
-# Observations that are folded at once (a few ms): a poll after a start brings thousands of them.
-_TURN = 100
 _STOP_S = 2.0
 
 
@@ -213,7 +212,7 @@ class Promoting:
         async for records in _polls(self._wishes):
             if self._prepare is not None:
                 await self._prepare(records)
-            for record in records:
+            async for record in fairly(records):
                 self._take(record)
         if any(before.get(key) != course.plan for key, course in self.courses.items()):
             self._must_reread = True  # of a new wish the first observations have gone by
@@ -272,10 +271,8 @@ class Promoting:
             self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
             await self._log.start()
         async for records in _polls(self._log):
-            for begin in range(0, len(records), _TURN):
-                for record in records[begin : begin + _TURN]:
-                    self._observe(record)
-                await asyncio.sleep(0)  # the page, and the connections, have theirs
+            async for record in fairly(records):
+                self._observe(record)
         return self._log.caught_up
 
     def _fold_again(self, now_us: int) -> int:

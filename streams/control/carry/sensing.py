@@ -8,13 +8,13 @@ at any rate. What it misses it does not need.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Prediction, Query
+from streams.control.carry.fairly import fairly
 from streams.control.drift.watch import MINUTE_US, DriftWatch
 from streams.runtime.errors import StreamError
 
@@ -75,9 +75,8 @@ class Sensing:
         except StreamError as fault:
             _log.warning("inputs and outputs are not compared with those before: %s", fault)
             return
-        for application in self.watch.applications:
+        async for application in fairly(self.watch.applications):
             self.watch.judge(application, now_us)
-            await asyncio.sleep(0)  # the page answers meanwhile
         if now_us // MINUTE_US % KEEP_EVERY == 0:
             await self._keep()
 
@@ -89,9 +88,8 @@ class Sensing:
     async def _keep(self) -> None:
         """Write what is usual, one application in a turn, and delete what nobody follows."""
         kept = {_KEY + application: application for application in self.watch.applications}
-        for key, application in kept.items():
+        async for key, application in fairly(kept.items()):
             self._table[key] = self.watch.kept(application)
-            await asyncio.sleep(0)
         for key in [key for key in self._table if key.startswith(_KEY) and key not in kept]:
             del self._table[key]
 
@@ -115,14 +113,13 @@ class Sensing:
 
     async def _take(self, records: Sequence[Record], now_us: int) -> None:
         """Take those that were not read, in whatever order senders' clocks have put them."""
-        for record in self._unread(records):
+        async for record in fairly(self._unread(records)):
             try:
                 self._take_one(record, now_us)
             except DecodeError:  # its reader makes it a dead letter
                 continue
             except Exception as fault:  # noqa: BLE001  # whatever a client sent, others are followed
                 _log.debug("a record of %s has no columns: %r", record.topic, fault)
-            await asyncio.sleep(0)
 
     def _unread(self, records: Sequence[Record]) -> list[Record]:
         """Return the records behind those of earlier rounds; all, where a topic was made anew meanwhile."""

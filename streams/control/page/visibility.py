@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from schemas.records import Report
 
 CONNECT_S = 1.0
+# Own reports that Kafka has taken, one a second, of which none has come back: a start on a busy machine took 27 s.
+STUCK_REPORTS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,20 @@ class Visibility:
         self._since_us = now_us  # it sees without a gap
         self._back_us: int | None = None
         self._deaf: frozenset[str] = frozenset()
+        self._unheard = 0  # own reports that Kafka has taken since the last one came back
 
     def sent(self, now_us: int) -> None:
         """Note that a report of the page's own is on its way."""
         self._waits_us = self._waits_us or now_us
+
+    def taken(self, time_us: int) -> None:
+        """Note that Kafka has taken the report of this time."""
+        self._unheard += time_us > self._known_us
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether Kafka takes reports and none comes back: it is there, and whoever reads stands still."""
+        return self._unheard >= STUCK_REPORTS
 
     def heard(self, report: Report, now_us: int) -> None:
         """Take a report that came back, if it is the page's own."""
@@ -67,7 +79,7 @@ class Visibility:
             return
         if self._is_blind(now_us):
             self._since_us = self._back_us = now_us
-        self._known_us, self._waits_us = report.time_us, None
+        self._known_us, self._waits_us, self._unheard = report.time_us, None, 0
 
     def view(self, now_us: int) -> View:
         """Return the page's knowledge of itself."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from schemas.codec import Codec
+from schemas.records import Report
 from streams.control.app import ControlOptions, create
+from streams.control.page.visibility import STUCK_REPORTS
 from tests.virtual import run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
-
-    from schemas.records import Report
 
 
 def test_reports_are_told_to_the_probes_while_kafka_takes_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,9 +30,44 @@ def test_reports_are_told_to_the_probes_while_kafka_takes_none(tmp_path: Path, m
     monkeypatch.setattr("faust.topics.Topic.send", never)
 
     async def scene() -> None:
-        create(options, Codec())
+        create(options, Codec(), asyncio.Event())
         for _ in range(3):
             await asyncio.wait_for(timers["report"](), 10)
 
     run(scene())
     assert len(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("taken", "heard", "is_stuck"), [(STUCK_REPORTS, None, True), (STUCK_REPORTS, 30, False), (0, None, False)]
+)
+def test_an_app_is_stuck_once_a_minute_of_reports_was_taken_and_none_has_come_back(
+    taken: int, heard: int | None, is_stuck: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where Kafka takes none: it is away, and another app would not see more."""
+    timers: dict[str, Any] = {}
+    stuck, sent = asyncio.Event(), list[Report]()
+    options = ControlOptions("127.0.0.1:1", "test", "control@1", tmp_path, hooks=(sent.append,))
+
+    async def send(*_: object, **__: object) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if len(sent) <= taken:
+            future.set_result(None)
+        else:
+            future.set_exception(OSError("not taken"))
+        return future
+
+    monkeypatch.setattr("faust.App.timer", lambda _app, _s, name: lambda task: timers.__setitem__(name, task))
+    monkeypatch.setattr("faust.topics.Topic.send", send)
+
+    async def scene() -> None:
+        _, state = create(options, Codec(), stuck)
+        for number in range(STUCK_REPORTS + 1):
+            await timers["report"]()
+            await asyncio.sleep(0)
+            assert not stuck.is_set() or number == STUCK_REPORTS
+            if number == heard:
+                state.sight.heard(sent[-1], sent[-1].time_us)
+
+    run(scene())
+    assert stuck.is_set() is is_stuck

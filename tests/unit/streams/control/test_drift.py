@@ -525,8 +525,11 @@ def test_rounds_of_large_records_are_shorter() -> None:
     assert ends.counts[1::2] == [ROUND, pytest.approx(100, abs=2), pytest.approx(200, abs=4), pytest.approx(400, abs=8)]
 
 
-def test_the_loop_goes_on_between_the_records_of_a_round_and_between_trails_that_are_kept() -> None:
-    """The page answers meanwhile: no two are taken, and no two packed, in one turn."""
+def test_the_loop_goes_on_between_the_records_of_a_round_and_between_trails_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The page answers meanwhile: where one takes a turn no two are taken, and no two packed, in one."""
+    monkeypatch.setattr("streams.control.carry.fairly.TURN_S", 0.0)
     ends = Ends()
     sensing = Sensing(ends, CODEC)
     sensing.watch = watch = Seen()
