@@ -177,8 +177,10 @@ def _promote(app: faust.App, state: ControlState) -> None:
         return
 
     async def promote() -> None:
-        """Carry the candidates on."""
+        """Carry the candidates on, unless the page sees nothing: by what would they be judged?"""
         now_us = _now_us()
+        if not state.is_settled(now_us):
+            return
         guards = {
             key: measured(each.plan, state.history, now_us, has_taken_over=bool(each.stage and each.stage.is_promoted))
             for key, each in promoting.courses.items()
@@ -223,9 +225,12 @@ def _sense(app: faust.App, state: ControlState) -> None:
         return
 
     async def sense() -> None:
-        """Compare a sample of inputs and outputs with those before."""
+        """Compare a sample of inputs and outputs with those before, once the page sees."""
+        now_us = _now_us()
+        if not state.is_settled(now_us):
+            return
         try:
-            await sensing.tick(_now_us())
+            await sensing.tick(now_us)
         except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
             _log.exception("inputs and outputs could not be compared; that is tried again")
 

@@ -73,6 +73,10 @@ class ControlState:
         """Tell whether nothing comes back from Kafka."""
         return self.sight.view(now_us).as_of_us is not None
 
+    def is_settled(self, now_us: int) -> bool:
+        """Tell whether it has seen the present for long enough to judge by it; long work waits until then."""
+        return self.sight.view(now_us).is_settled
+
     def _keep(self, now_us: int) -> None:
         """Keep the minute that has just ended, for charts."""
         self.minutes.load()

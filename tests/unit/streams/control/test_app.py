@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from schemas.codec import Codec
 from schemas.records import Report
+from streams.control import app
 from streams.control.app import ControlOptions, create
+from streams.control.figures import SILENT_AFTER_US
 from streams.control.page.visibility import STUCK_REPORTS
 from tests.virtual import run
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 
@@ -71,3 +75,39 @@ def test_an_app_is_stuck_once_a_minute_of_reports_was_taken_and_none_has_come_ba
 
     run(scene())
     assert stuck.is_set() is is_stuck
+
+
+class Ticked:
+    """Stands for what is carried on; counts."""
+
+    courses: Mapping[str, Any] = MappingProxyType({})
+    ticks = 0
+
+    async def tick(self, *_: object) -> None:
+        """Count."""
+        self.ticks += 1
+
+    def keep_in(self, _table: object) -> None:
+        """Keep nothing."""
+
+
+@pytest.mark.parametrize("name", ["promote", "sense"])
+def test_long_work_waits_until_the_page_sees(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a start an hour of observations is folded: reports come first, and guardrails are told by them."""
+    timers: dict[str, Any] = {}
+    monkeypatch.setattr("faust.App.timer", lambda _app, _s, name: lambda task: timers.__setitem__(name, task))
+    monkeypatch.setattr(app, "_now_us", lambda: now_us)
+    work, now_us = Ticked(), 1_000_000
+    given: Any = {"promote": {"promoting": work}, "sense": {"sensing": work}}[name]
+    _, state = create(ControlOptions("127.0.0.1:1", "t", "control@1", tmp_path, **given), Codec(), asyncio.Event())
+    seen = []
+    for _ in range(2):
+        state.sight.sent(now_us)
+        now_us += SILENT_AFTER_US + 1
+        run(timers[name]())
+        seen.append(work.ticks)
+        state.sight.heard(Report("control@1", "control", now_us, {}, {}), now_us)
+        now_us += SILENT_AFTER_US + 1
+        run(timers[name]())
+        seen.append(work.ticks)
+    assert seen == [0, 1, 1, 2]
