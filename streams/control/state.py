@@ -75,7 +75,7 @@ class ControlState:
 
     def is_settled(self, now_us: int) -> bool:
         """Tell whether it has seen the present for long enough to judge by it; long work waits until then."""
-        return self.sight.view(now_us).is_settled
+        return self.sight.has_heard and self.sight.view(now_us).is_settled
 
     def _keep(self, now_us: int) -> None:
         """Keep the minute that has just ended, for charts."""

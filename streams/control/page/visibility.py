@@ -58,6 +58,7 @@ class Visibility:
         self._since_us = now_us  # it sees without a gap
         self._back_us: int | None = None
         self._deaf: frozenset[str] = frozenset()
+        self.has_heard = False  # a report of its own came back
         self._unheard = 0  # own reports that Kafka has taken since the last one came back
 
     def sent(self, now_us: int) -> None:
@@ -80,6 +81,7 @@ class Visibility:
         if self._is_blind(now_us):
             self._since_us = self._back_us = now_us
         self._known_us, self._waits_us, self._unheard = report.time_us, None, 0
+        self.has_heard = True
 
     def view(self, now_us: int) -> View:
         """Return the page's knowledge of itself."""
