@@ -186,7 +186,7 @@ def _promote(app: faust.App, state: ControlState) -> None:
             for key, each in promoting.courses.items()
         }
         try:
-            await promoting.tick(now_us, guards)
+            await promoting.tick(now_us, guards, lambda: state.is_settled(_now_us()))
         except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
             _log.exception("candidates could not be carried on; they are tried again")
             await promoting.stop()

@@ -177,15 +177,18 @@ class Promoting:
             "ids_forgotten_total": float(self.forgotten),
         }
 
-    async def tick(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
+    async def tick(
+        self, now_us: int, guards: Mapping[str, Mapping[str, float]], may_go: Callable[[], bool] = lambda: True
+    ) -> None:
         """Read what is new and take the steps that follow; while Kafka is away nothing happens.
 
         Args:
             now_us: the time.
             guards: measured values of each candidate, by key and name.
+            may_go: whether observations may be folded just now; it is asked between turns.
         """
         try:
-            if await self._read_wishes() and await self._read_observations(now_us):
+            if await self._read_wishes() and await self._read_observations(now_us, may_go):
                 self._look_for_hindrances(now_us)
                 await self._step(now_us, guards)
         except (BrokerUnavailableError, StuckError) as fault:
@@ -260,7 +263,7 @@ class Promoting:
                     _log.warning("%s %s cannot be compared with %s: %s", key, plan.candidate, plan.incumbent, why)
         self._hindrances = found
 
-    async def _read_observations(self, now_us: int) -> bool:
+    async def _read_observations(self, now_us: int, may_go: Callable[[], bool]) -> bool:
         """Fold observations; tell whether all that were there have been."""
         if self._log is not None and self._must_reread:
             await self._log.stop(_STOP_S)
@@ -271,7 +274,7 @@ class Promoting:
             self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
             await self._log.start()
         async for records in _polls(self._log):
-            async for record in fairly(records):
+            async for record in fairly(records, may_go):
                 self._observe(record)
         return self._log.caught_up
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+
+import pytest
 
 from streams.control.carry import fairly as module
 from streams.control.carry.fairly import TURN_S, fairly
 from tests.virtual import run
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_others_get_as_much_time_as_the_work_takes_and_little_work_waits_for_nobody(
@@ -32,3 +30,19 @@ def test_others_get_as_much_time_as_the_work_takes_and_little_work_waits_for_nob
     assert seen == [*range(100)]
     assert 0.8 < waited_s / (100 * TURN_S / 4) <= 1
     assert run(work(3, TURN_S / 4)) == ([0, 1, 2], 0)
+
+
+def test_work_waits_while_it_may_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked after each turn."""
+    clock = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+
+    async def work() -> list[float]:
+        loop = asyncio.get_running_loop()
+        began_s, seen = loop.time(), list[float]()
+        async for _ in fairly(range(4), lambda: not 1 <= loop.time() - began_s <= 5):
+            seen.append(loop.time() - began_s)
+            clock[0] += 0.7
+        return seen
+
+    assert run(work()) == pytest.approx([0, 0.7, 5.1, 5.8], abs=module.PAUSE_S)
