@@ -661,8 +661,11 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
     while True:
         stuck = asyncio.Event()
         has_ended = await _control(common, stop, stuck)
-        if stop.is_set() or not stuck.is_set() or not has_ended:
+        if stop.is_set() or not stuck.is_set():
             return has_ended
+        if not has_ended:
+            _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
+            return False
         _log.warning("control reads no reports, though Kafka takes them: it begins anew")
 
 
@@ -675,8 +678,7 @@ async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event) ->
         place = _page(common, Path(folder))
         app, state = create(place, common.codec, stuck)
         server = page_server(common.settings, state, Path(folder), common.clock.now_us)
-        over = asyncio.Event()  # for the page
-        serving = asyncio.create_task(server.run(over), name="control.page")  # while Kafka is away, too
+        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
         stopping = Stopping(stop)
         try:
             await app.start()
