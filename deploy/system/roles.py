@@ -16,6 +16,7 @@ import signal
 import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -96,6 +97,8 @@ MOST_ROWS = 4_096
 # For how long all hosts of a pool stand still when their plan changes: a rebalance of two members on one machine
 # (measured, `tests/integration/test_planned.py`).
 REBALANCE_US = 110_000
+# Until a page that could not begin anew tries again.
+ANEW_AFTER_S = 5.0
 NOBODY: Mapping[str, str] = MappingProxyType({})
 Prepare: TypeAlias = "Callable[[Sequence[Record]], Awaitable[None]]"
 
@@ -646,30 +649,39 @@ async def _run(
         if not loops:
             page.result()
         if page.exception() is None and not page.result():
-            _log.warning("the page does not stop while Kafka is away; the process ends without it")
-            os._exit(0)  # Faust starts its agents anew as they are cancelled: the event loop would never close
+            if stop.is_set():
+                _log.warning("the page does not stop while Kafka is away; the process ends without it")
+            # Faust starts its agents anew as they are cancelled: the event loop would never close.
+            os._exit(0 if stop.is_set() else 1)
 
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the Faust app and the page until `stop`; return whether the app has ended by the deadline.
+    """Run the page until `stop`, or until an app that reads no more cannot be ended; return whether the last has ended.
 
-    Now and then Faust reads no more after a rebalance on a busy machine, and never notices. Then another app begins.
+    An app that reads no more, though Kafka is there, does not notice by itself. Then another one begins.
     """
     given = common.settings.control
     if fault := fault_of(given.host, given.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
-    while True:
+    for life in count():
         stuck = asyncio.Event()
-        has_ended = await _control(common, stop, stuck)
-        if stop.is_set() or not stuck.is_set():
-            return has_ended
-        if not has_ended:
+        try:
+            has_ended = await _control(common, stop, stuck, is_first=not life)
+        except Exception:
+            if not life and not stuck.is_set():
+                raise
+            _log.exception("control has not begun anew; that is tried again")
+            await asyncio.wait([asyncio.create_task(stop.wait())], timeout=ANEW_AFTER_S)
+            has_ended = True
+        if not has_ended and not stop.is_set():
             _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
-            return False
+        if stop.is_set() or not has_ended or not (life or stuck.is_set()):
+            return has_ended
         _log.warning("control reads no reports, though Kafka takes them: it begins anew")
+    raise AssertionError("there is always another life")
 
 
-async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event) -> bool:
+async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *, is_first: bool) -> bool:
     """Run one app until `stop`, or until it is stuck; return whether it has ended by the deadline."""
     from deploy.system.page import page_server
     from streams.control.app import create
@@ -677,14 +689,21 @@ async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event) ->
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = _page(common, Path(folder))
         app, state = create(place, common.codec, stuck)
+        if not is_first:
+            state.sight.sent(common.clock.now_us())  # it is blind until it reads: an empty page would say otherwise
         server = page_server(common.settings, state, Path(folder), common.clock.now_us)
         serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
-        stopping = Stopping(stop)
+        stopping, stopped = Stopping(stop), asyncio.create_task(stop.wait(), name="control.stop")
+        starting = asyncio.create_task(app.start(), name="control.start")  # it waits for the group's coordinator
         try:
-            await app.start()
-            _log.info("control is ready: %s/", server.address)
-            await app.wait_first(stop.wait(), stuck.wait())
+            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                _log.info("control is ready: %s/", server.address)
+                await app.wait_first(stop.wait(), stuck.wait())
         finally:
+            stopped.cancel()
+            starting.cancel()
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))

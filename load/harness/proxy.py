@@ -27,6 +27,7 @@ HOST: Final = "127.0.0.1"
 _CHUNK_BYTES: Final = 64 << 10
 _CHUNKS: Final = 64  # under way in one direction: beyond that the sender waits, as in a full socket
 _ANSWER_S: Final = 10.0
+_CONNECT_S: Final = 2.0  # a process that stands still accepts nothing
 T = TypeVar("T")
 
 
@@ -186,7 +187,8 @@ class Proxy:
     async def _connected(self, target: int, client: asyncio.StreamWriter) -> _Line | None:
         """Connect to a target; None = it refuses, or all has been cut meanwhile."""
         try:
-            answers, server = await asyncio.open_connection(HOST, self._leads.get(target, target))
+            async with asyncio.timeout(_CONNECT_S):
+                answers, server = await asyncio.open_connection(HOST, self._leads.get(target, target))
         except OSError:
             return None
         if self._is_cut:

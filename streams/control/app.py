@@ -30,7 +30,7 @@ from streams.control.state import ControlState
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncIterable, Mapping
     from pathlib import Path
 
     from faust.types import RecordMetadata, TopicT
@@ -176,15 +176,18 @@ def _promote(app: faust.App, state: ControlState) -> None:
     if promoting is None:
         return
 
+    def guards() -> dict[str, Mapping[str, float]]:
+        now_us = _now_us()
+        return {
+            key: measured(each.plan, state.history, now_us, has_taken_over=bool(each.stage and each.stage.is_promoted))
+            for key, each in promoting.courses.items()
+        }
+
     async def promote() -> None:
         """Carry the candidates on, unless the page sees nothing: by what would they be judged?"""
         now_us = _now_us()
         if not state.is_settled(now_us):
             return
-        guards = {
-            key: measured(each.plan, state.history, now_us, has_taken_over=bool(each.stage and each.stage.is_promoted))
-            for key, each in promoting.courses.items()
-        }
         try:
             await promoting.tick(now_us, guards, lambda: state.is_settled(_now_us()))
         except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
@@ -258,7 +261,7 @@ def _report(
             _log.debug("a report was not taken within %g s; the next one follows", REPORT_EVERY_S)
         else:
             asyncio.ensure_future(sent).add_done_callback(partial(_taken, state.sight, found.time_us))
-        if state.sight.is_stuck:
+        if state.sight.is_stuck and not app.unassigned:  # else another page reads, and this one stands by
             stuck.set()
 
     app.timer(REPORT_EVERY_S, name="report")(report)

@@ -47,6 +47,7 @@ class ControlState:
 
     def take(self, found: Report, now_us: int) -> None:
         """Fold a report into the figures of its process, unless it makes no sense."""
+        self.sight.read()
         report = sound(found)
         if report is None or not make_room(self.live, report, now_us):
             return

@@ -117,9 +117,11 @@ class GatewayServer:
         finally:
             stopping.cancel()
             self._server.should_exit = True
-            await serving
-            for connection in [*self._open]:  # whoever does not read the end of its replies
-                connection.transport.abort()
+            try:
+                await serving
+            finally:
+                for connection in [*self._open]:  # whoever does not read the end of its replies
+                    connection.transport.abort()
             await asyncio.sleep(0)  # for the loop to close them, which may be its last round
 
     def close(self) -> None:

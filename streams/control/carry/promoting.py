@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
     # Follows topics from a time on (us); None = from the beginning.
     Follow: TypeAlias = Callable[[Sequence[str], int | None], Broadcast]
+    # Measures the candidates: values by key and name.
+    Guards: TypeAlias = Callable[[], Mapping[str, Mapping[str, float]]]
 
 _log = logging.getLogger(__name__)
 
@@ -177,20 +179,18 @@ class Promoting:
             "ids_forgotten_total": float(self.forgotten),
         }
 
-    async def tick(
-        self, now_us: int, guards: Mapping[str, Mapping[str, float]], may_go: Callable[[], bool] = lambda: True
-    ) -> None:
+    async def tick(self, now_us: int, guards: Guards, may_go: Callable[[], bool] = lambda: True) -> None:
         """Read what is new and take the steps that follow; while Kafka is away nothing happens.
 
         Args:
             now_us: the time.
-            guards: measured values of each candidate, by key and name.
-            may_go: whether observations may be folded just now; it is asked between turns.
+            guards: measures each candidate, once all is known: values by key and name.
+            may_go: whether observations may be folded and steps taken just now; it is asked between turns.
         """
         try:
-            if await self._read_wishes() and await self._read_observations(now_us, may_go):
+            if await self._read_wishes() and await self._read_observations(now_us, may_go) and may_go():
                 self._look_for_hindrances(now_us)
-                await self._step(now_us, guards)
+                await self._step(now_us, guards())
         except (BrokerUnavailableError, StuckError) as fault:
             _log.warning("candidates wait: %s", fault)
             await self.stop()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from schemas.records import Report
 
 CONNECT_S = 1.0
-# Own reports that Kafka has taken, one a second, of which none has come back: a start on a busy machine took 27 s.
+# Own reports that Kafka has taken, one a second, while none of anybody was read: a start on a busy machine took 27 s.
 STUCK_REPORTS = 60
 
 
@@ -59,7 +59,7 @@ class Visibility:
         self._back_us: int | None = None
         self._deaf: frozenset[str] = frozenset()
         self.has_heard = False  # a report of its own came back
-        self._unheard = 0  # own reports that Kafka has taken since the last one came back
+        self._unheard = 0  # own reports that Kafka has taken since any report was read
 
     def sent(self, now_us: int) -> None:
         """Note that a report of the page's own is on its way."""
@@ -69,9 +69,13 @@ class Visibility:
         """Note that Kafka has taken the report of this time."""
         self._unheard += time_us > self._known_us
 
+    def read(self) -> None:
+        """Note that a report has been read, of whomever: reading goes on."""
+        self._unheard = 0
+
     @property
     def is_stuck(self) -> bool:
-        """Whether Kafka takes reports and none comes back: it is there, and whoever reads stands still."""
+        """Whether Kafka takes reports and none is read: it is there, and whoever reads stands still."""
         return self._unheard >= STUCK_REPORTS
 
     def heard(self, report: Report, now_us: int) -> None:
@@ -80,7 +84,7 @@ class Visibility:
             return
         if self._is_blind(now_us):
             self._since_us = self._back_us = now_us
-        self._known_us, self._waits_us, self._unheard = report.time_us, None, 0
+        self._known_us, self._waits_us = report.time_us, None
         self.has_heard = True
 
     def view(self, now_us: int) -> View:

@@ -7,7 +7,7 @@ import socket
 import socketserver
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,10 +29,16 @@ class Echo(socketserver.BaseRequestHandler):
             self.request.sendall(self.server.name + heard)  # type: ignore[attr-defined]
 
 
+class EchoServer(socketserver.ThreadingTCPServer):
+    """A connection waits for no other to be accepted."""
+
+    request_queue_size = 256
+
+
 @contextmanager
 def echo(name: bytes = b"") -> Iterator[int]:
     """Return the port of a server that echoes."""
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Echo) as server:
+    with EchoServer(("127.0.0.1", 0), Echo) as server:
         server.name, server.daemon_threads = name, True  # type: ignore[attr-defined]
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
@@ -115,6 +121,18 @@ def test_a_narrow_line_takes_its_time() -> None:
         while len(heard) < 5_000:
             heard += line.recv(1 << 16)
         assert time.monotonic() - began_s >= 0.2
+
+
+def test_an_end_does_not_wait_for_whoever_accepts_nothing() -> None:
+    """As a broker that stands still."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as target, ExitStack() as undo:
+        port = target.getsockname()[1]
+        for _ in range(4):  # its queue is full: more connections wait
+            line = undo.enter_context(socket.socket())
+            line.setblocking(False)
+            line.connect_ex(("127.0.0.1", port))
+        with Proxy([port]) as proxy, door(proxy, port) as line:
+            line.sendall(b"a")
 
 
 def test_a_door_can_lead_elsewhere() -> None:

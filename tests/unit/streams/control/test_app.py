@@ -43,12 +43,18 @@ def test_reports_are_told_to_the_probes_while_kafka_takes_none(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    ("taken", "heard", "is_stuck"), [(STUCK_REPORTS, None, True), (STUCK_REPORTS, 30, False), (0, None, False)]
+    ("taken", "read", "is_alone", "is_stuck"),
+    [
+        (STUCK_REPORTS, None, True, True),
+        (STUCK_REPORTS, 30, True, False),
+        (STUCK_REPORTS, None, False, False),
+        (0, None, True, False),
+    ],
 )
-def test_an_app_is_stuck_once_a_minute_of_reports_was_taken_and_none_has_come_back(
-    taken: int, heard: int | None, is_stuck: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_app_is_stuck_once_a_minute_of_reports_was_taken_and_none_is_read(
+    taken: int, read: int | None, is_alone: bool, is_stuck: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not where Kafka takes none: it is away, and another app would not see more."""
+    """Not where Kafka takes none, where old ones are still read, or where another page reads: no app would see more."""
     timers: dict[str, Any] = {}
     stuck, sent = asyncio.Event(), list[Report]()
     options = ControlOptions("127.0.0.1:1", "test", "control@1", tmp_path, hooks=(sent.append,))
@@ -65,13 +71,14 @@ def test_an_app_is_stuck_once_a_minute_of_reports_was_taken_and_none_has_come_ba
     monkeypatch.setattr("faust.topics.Topic.send", send)
 
     async def scene() -> None:
-        _, state = create(options, Codec(), stuck)
+        control, state = create(options, Codec(), stuck)
+        control.unassigned = not is_alone
         for number in range(STUCK_REPORTS + 1):
             await timers["report"]()
             await asyncio.sleep(0)
             assert not stuck.is_set() or number == STUCK_REPORTS
-            if number == heard:
-                state.sight.heard(sent[-1], sent[-1].time_us)
+            if number == read:
+                state.sight.read()
 
     run(scene())
     assert stuck.is_set() is is_stuck

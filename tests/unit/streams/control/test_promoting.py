@@ -143,7 +143,7 @@ class Place:
                 self.log.write(topics.OBSERVATIONS, seen.application.encode(), seen, self.now_us)
                 self.now_us += SECOND_US // 100
             self.wanted.now_us = self.now_us
-            await self.promoting.tick(self.now_us, {KEY.decode(): guards})
+            await self.promoting.tick(self.now_us, lambda: {KEY.decode(): guards})
         return self.wanted.shares
 
 
@@ -156,6 +156,25 @@ async def test_a_better_candidate_is_carried_all_the_way() -> None:
     assert all(step.lower <= step.difference <= step.upper for step in place.promoting.steps)
 
 
+async def test_guardrails_are_measured_when_the_candidates_are_known_and_nothing_is_done_while_the_page_is_blind() -> (
+    None
+):
+    """A process that has just begun knows no candidate before its first look: one without guardrails could step."""
+    monkeypatch.setattr("streams.control.carry.fairly.TURN_S", float("inf"))
+    place, known = Place(), list[int]()
+    await place.run(1)
+    place.promoting = place.started()
+
+    def guards() -> dict[str, dict[str, float]]:
+        known.append(len(place.promoting.courses))
+        return {}
+
+    await place.promoting.tick(place.now_us, guards, lambda: False)
+    assert known == []
+    await place.promoting.tick(place.now_us, guards)
+    assert known == [1]
+
+
 async def test_the_page_shows_how_a_candidate_compares_by_each_metric() -> None:
     """In its unit, with bounds and its guardrail; one that nobody measures is there, too, and holds it back."""
     watched = WatchedMetric("digits", "latency", 200.0, "ms", 20.0), WatchedMetric("digits", "sold", 5.0)
@@ -166,7 +185,7 @@ async def test_the_page_shows_how_a_candidate_compares_by_each_metric() -> None:
         about = "digits", None, DECISION, values, (f"forest@{1 + number % 2}",)
         measured = Measurement(f"m{number}", *about)
         place.log.write(topics.OBSERVATIONS, b"digits", Measurements((measured,)), place.now_us)
-    await place.promoting.tick(place.now_us, {})
+    await place.promoting.tick(place.now_us, dict)
     (row,) = promotion_rows(place.promoting)["candidates"]
     latency, sold = row["metrics"]
     assert (latency["difference"], latency["unit"], latency["guardrail"]) == (-20.0, "ms", 20.0)
@@ -190,7 +209,7 @@ async def test_a_restart_goes_on_where_it_was() -> None:
     await place.run(6)
     (before,) = [course.comparison.evidence(0.05) for course in place.promoting.courses.values()]
     place.promoting = place.started()
-    await place.promoting.tick(place.now_us, {})
+    await place.promoting.tick(place.now_us, dict)
     (after,) = [course.comparison.evidence(0.05) for course in place.promoting.courses.values()]
     assert after == before
     assert before.pairs > 0
@@ -201,7 +220,7 @@ async def test_what_is_folded_after_a_start_leaves_the_page_its_turns() -> None:
     place = Place()
     for seen in islice(place.observations(), 5_000):
         place.log.write(topics.OBSERVATIONS, seen.application.encode(), seen, place.now_us)
-    folding = asyncio.create_task(place.promoting.tick(place.now_us, {}))
+    folding = asyncio.create_task(place.promoting.tick(place.now_us, dict))
     turns = 0
     while not folding.done():
         await asyncio.sleep(0)
@@ -270,7 +289,7 @@ async def test_wishes_are_prepared_for_before_they_are_taken() -> None:
         prepared.extend(record.topic for record in records)
 
     promoting = Promoting(place.follow, CODEC, WINDOW_US, place.ids_bytes, place.wanted, prepare)
-    await promoting.tick(0, {})
+    await promoting.tick(0, dict)
     assert prepared == [topics.APPLICATIONS, topics.CANDIDATES]
     assert KEY.decode() in promoting.courses
 
@@ -294,7 +313,7 @@ async def test_copies_count_once() -> None:
         for record in place.log.records
         if record.topic == topics.OBSERVATIONS
     ]
-    await place.promoting.tick(place.now_us, {})
+    await place.promoting.tick(place.now_us, dict)
     assert promotion_rows(place.promoting) == before
 
 
@@ -338,7 +357,7 @@ async def test_without_a_candidate_what_serves_is_shown_where_its_log_can_be_jud
                 f"{name}{number}", name, None, decision, (0.0, None), number % 2, None, JoinStatus.JOINED, number, 0
             )
             place.log.write(topics.OBSERVATIONS, name.encode(), seen, number * SECOND_US)
-    await place.promoting.tick(600 * SECOND_US, {})
+    await place.promoting.tick(600 * SECOND_US, dict)
     rows = promotion_rows(place.promoting)
     assert [*rows["serving"]] == ["explores"]
     assert rows["serving"]["explores"]["answers"] == 300  # of the last five minutes

@@ -146,7 +146,7 @@ async def test_a_process_that_starts_later_reads_what_was_observed_since_the_can
     await place.run(400)
     (before,) = place.promoting.rivals
     place.promoting = place.started()
-    await place.promoting.tick(place.now_us, {})
+    await place.promoting.tick(place.now_us, dict)
     (after,) = place.promoting.rivals
     assert after == before
     assert after.evidence.pairs > 5_000
@@ -156,7 +156,7 @@ async def test_a_canary_that_answers_nothing_is_told_without_any_feedback() -> N
     """While the version that serves answers its part; a canary that has just come may still be loading."""
     place = Watched(v2=0.3)
     ok, its = "rows_total{model=forest,outcome=ok}", "rows_total{model=forest,version=2,outcome=ok}"
-    await place.promoting.tick(place.now_us, {})
+    await place.promoting.tick(place.now_us, dict)
     assert await told_later(place, 0, {ok: 0.0}) == []
     assert await told_later(place, 5, {ok: 100.0}) == []  # five seconds after it was added
     (alert,) = await told_later(place, 40, {ok: 300.0, its: 0.0})
@@ -181,15 +181,15 @@ async def test_an_apprentice_that_is_worse_is_told_until_it_has_gone_back() -> N
     place, policy = Watched(), "single(arm=1)"
     wish = plan(kind="policy", name="digits", candidate=policy, incumbent="exp3", steps=(0.0, 1.0))
     place.log.write(topics.CANDIDATES, b"policy/digits", wish, 0)
-    await place.promoting.tick(0, {})
+    await place.promoting.tick(0, dict)
     place.wanted.away = True
     for number in range(300):
         arm, losses = (0, (0.0, None)) if number % 2 else (1, (None, 1.0))
         decision = Decision((arm,), 0, "digits", "exp3", ("good", "bad"), (0.5, 0.5), apprentice=policy)
         told = seen(f"q{number}", {})._replace(decision=decision, losses=losses, loss=losses[arm])
         place.log.write(topics.OBSERVATIONS, b"digits", told, number)
-    await place.promoting.tick(SECOND_US, {})
-    await place.promoting.tick(SECOND_US, {})
+    await place.promoting.tick(SECOND_US, dict)
+    await place.promoting.tick(SECOND_US, dict)
     (alert,) = rivals.alerts(place.promoting, place.history, place.now_us)
     assert (alert["level"], alert["command"]) == ("bad", "skysail app promote digits --end")
     assert alert["text"].startswith(f"digits: the apprentice {policy} is worse than the policy that decides, by 0.")
@@ -197,7 +197,7 @@ async def test_an_apprentice_that_is_worse_is_told_until_it_has_gone_back() -> N
     assert rivals.from_gauges(gauges, {}, {"digits": policy}) == [alert]
     assert rivals.from_gauges(gauges, {}, {"digits": ""}) == []
     place.wanted.away = False
-    await place.promoting.tick(SECOND_US, {})
+    await place.promoting.tick(SECOND_US, dict)
     assert rivals.alerts(place.promoting, place.history, place.now_us) == []
 
 
@@ -218,7 +218,7 @@ async def test_a_candidate_that_can_never_be_compared_is_told(
     place.put(application)
     place.log.write(topics.CANDIDATES, KEY, plan(), 0)
     for _ in range(3):
-        await place.promoting.tick(place.now_us, {})
+        await place.promoting.tick(place.now_us, dict)
         place.now_us += SECOND_US
     (alert,) = place.alerts()
     assert alert["level"] == "warn"
@@ -234,16 +234,16 @@ async def test_a_candidate_without_feedback_is_told_after_a_minute_and_no_longer
     place = Watched(v2=0.1)
     place.log.write(topics.CANDIDATES, KEY, plan(), 0)
     for _ in range(3):
-        await place.promoting.tick(place.now_us, {})
+        await place.promoting.tick(place.now_us, dict)
         place.now_us += 29 * SECOND_US
     assert place.alerts() == []
     place.now_us += 10 * SECOND_US
-    await place.promoting.tick(place.now_us, {})
+    await place.promoting.tick(place.now_us, dict)
     (alert,) = place.alerts()
     assert alert["text"].endswith("no answer that could compare them has had feedback")
     for number, losses in enumerate([{}, {"1": 0.0}, {"2": 0.0}]):
         place.log.write(topics.OBSERVATIONS, b"digits", seen(f"q{number}", losses), place.now_us)
-        await place.promoting.tick(place.now_us, {})
+        await place.promoting.tick(place.now_us, dict)
         if number == 1:
             (alert,) = place.alerts()
             assert alert["text"].endswith("no answer that had feedback is of 2, nor tells what it would have cost")
