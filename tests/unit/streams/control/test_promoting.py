@@ -156,9 +156,9 @@ async def test_a_better_candidate_is_carried_all_the_way() -> None:
     assert all(step.lower <= step.difference <= step.upper for step in place.promoting.steps)
 
 
-async def test_guardrails_are_measured_when_the_candidates_are_known_and_nothing_is_done_while_the_page_is_blind() -> (
-    None
-):
+async def test_guardrails_are_measured_when_candidates_are_known_and_no_step_is_taken_while_the_page_is_blind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A process that has just begun knows no candidate before its first look: one without guardrails could step."""
     monkeypatch.setattr("streams.control.carry.fairly.TURN_S", float("inf"))
     place, known = Place(), list[int]()
