@@ -59,6 +59,21 @@ def test_a_process_ends_by_its_deadline_though_its_broker_says_nothing_any_more(
     assert STOP_S / 2 < took_s < PATIENCE_S
 
 
+def test_a_page_that_has_not_begun_ends_by_its_deadline(tmp_path: Path) -> None:
+    """The broker says nothing from the beginning: Faust waits for its coordinator, and is asked to end."""
+    out, log = tmp_path / "broker", tmp_path / "role"
+    with running(BROKER, out) as broker:
+        bootstrap = said(broker, out, "\n").strip()
+        os.kill(broker.pid, signal.SIGSTOP)
+        with running(ROLE, log, "control", bootstrap, str(free_port())) as process:
+            said(process, log, "Starting...")
+            began_s = time.monotonic()
+            process.terminate()
+            process.wait(4 * PATIENCE_S)
+            assert time.monotonic() - began_s < PATIENCE_S
+            assert "is ready" not in log.read_text(encoding="utf-8")
+
+
 @contextmanager
 def running(program: str, out: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program until the block ends; what it prints goes into a file."""
