@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deploy.local.services import Broker
 
 ROW = np.zeros(2, dtype=np.float32)
-LONG_S = 120.0
+LONG_S = 200.0
 
 
 @pytest.fixture
