@@ -16,7 +16,6 @@ import signal
 import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
-from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -663,22 +662,24 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
     given = common.settings.control
     if fault := fault_of(given.host, given.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
-    for life in count():
+    is_first = True
+    while True:
         stuck = asyncio.Event()
         try:
-            has_ended = await _control(common, stop, stuck, is_first=not life)
+            has_ended = await _control(common, stop, stuck, is_first=is_first)
         except Exception:
-            if not life and not stuck.is_set():
+            if is_first:
                 raise
             _log.exception("control has not begun anew; that is tried again")
             await asyncio.wait([asyncio.create_task(stop.wait())], timeout=ANEW_AFTER_S)
-            has_ended = True
-        if not has_ended and not stop.is_set():
-            _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
-        if stop.is_set() or not has_ended or not (life or stuck.is_set()):
+            continue
+        if stop.is_set() or not stuck.is_set():
             return has_ended
+        if not has_ended:
+            _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
+            return False
         _log.warning("control reads no reports, though Kafka takes them: it begins anew")
-    raise AssertionError("there is always another life")
+        is_first = False
 
 
 async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *, is_first: bool) -> bool:
