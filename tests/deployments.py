@@ -30,6 +30,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.records import Prediction, Report
 from streams.client import Client
+from streams.dead_letters.letter import RECEIPT
 from streams.runtime.kafka.log_reader import KafkaBroadcast
 from workers.packages.packaging import package_function
 
@@ -122,10 +123,11 @@ class Watch:
         return [self._codec.decode(kind, record.value) for record in self.records[topic]]
 
     def dead(self, topic: str) -> list[Dead]:
-        """Return the dead letters of a topic."""
+        """Return the dead letters of a topic, without receipts of letters that were sent again."""
         return [
             Dead(r.key, r.value, {name.removeprefix(_PREFIX): text.decode() for name, text in r.headers})
             for r in self.records[topics.dead_letters(topic)]
+            if RECEIPT not in dict(r.headers)
         ]
 
     def reports(self) -> dict[str, Report]:

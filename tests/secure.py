@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import time
+import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,17 +37,18 @@ from deploy.local.admin import admin_client
 from deploy.local.apache import ApacheKafka
 from deploy.local.process import free_port
 from deploy.local.properties import HOST, LOG4J2
+from streams.rights import Right
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from streams.rights import Right
-
 USER = "role"
 # Nothing that a shell, a YAML file, a Java properties file or a URL would leave as it is.
 PASSWORD = "pass word'\"#%&=:;,\\{}$"
 _ITERATIONS = 4096
+_PUBLISHED_S = 60.0
+_LOOK_S = 0.01
 # Every question to the authorizer and its answer, in a file of its own.
 _AUDIT = """
 appender.a.type=File
@@ -109,6 +112,7 @@ class SecureKafka(ApacheKafka):
         client = admin_client(self.bootstrap)
         for done in client.alter_user_scram_credentials([user]).values():
             done.result(10)
+        self._await_published()
 
     def grant(self, user: str, rights: Iterable[Right]) -> None:
         """Create a user with these rights, or give it more."""
@@ -118,12 +122,14 @@ class SecureKafka(ApacheKafka):
         asked = client.alter_user_scram_credentials(news), client.create_acls([*bindings(user, rights)])
         for done in (done for each in asked for done in each.values()):
             done.result(10)
+        self._await_published()
 
     def revoke(self, user: str, rights: Iterable[Right]) -> None:
         """Take rights from a user."""
         client = admin_client(self.bootstrap)
         for done in client.delete_acls([*bindings(user, rights, AclBindingFilter)]).values():
             assert done.result(10), "there was such a right"
+        self._await_published()
 
     def login(self, user: str) -> dict[str, Any]:
         """Settings for a connection with a user's password."""
@@ -159,6 +165,7 @@ class SecureKafka(ApacheKafka):
         client = admin_client(self.bootstrap)
         for done in client.create_acls(acls).values():
             done.result(10)
+        self._await_published()
 
     @property
     def logged_in(self) -> dict[str, Any]:
@@ -182,6 +189,20 @@ class SecureKafka(ApacheKafka):
             "ssl_keyfile": str(self._folder / "client.pem"),
         }
         return {"bootstrap": f"{HOST}:{self._ports['MUTUAL']}", "properties": properties}
+
+    def _await_published(self) -> None:
+        """Wait until the broker goes by every change so far: it answers a request before it does.
+
+        It takes changes of users and rights in the order in which they were asked for, so one that is seen is enough.
+        """
+        client, last = admin_client(self.bootstrap), [Right("topic", uuid.uuid4().hex, ("Read",))]
+        for done in client.create_acls([*bindings("nobody", last)]).values():
+            done.result(10)
+        (seen,) = bindings("nobody", last, AclBindingFilter)
+        end_s = time.monotonic() + _PUBLISHED_S
+        while not client.describe_acls(seen).result(10):
+            assert time.monotonic() < end_s, "the broker shows no change"
+            time.sleep(_LOOK_S)
 
     def _write_files(self) -> None:
         (self._folder / "password").write_text(f"{PASSWORD}\n", encoding="utf-8")

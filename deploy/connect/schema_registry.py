@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
 
+# For one answer of the registry, which is asked up to four times: by itself its client would wait for ever.
+ANSWER_S: Final = 5.0
 # Under which subject each record's schema stands: the topic whose values it describes. Model queries have one schema
 # but a topic for every model, feedback by id, by key and of metrics has one topic, observations stand alone or several
 # in a record of theirs, beside measurements, and policy states live in the store, so these have names of their own.
@@ -65,7 +67,8 @@ class Registry:
     """A connection to one schema registry; `close` it, or use it as a context manager.
 
     Args:
-        properties: As confluent-kafka names them, at least `url`; `mock://<any>` is an empty registry in memory.
+        properties: As confluent-kafka names them, at least `url`; `mock://<any>` is an empty registry in memory. Unless
+            they say otherwise, an answer is waited for `ANSWER_S`.
 
     Attributes:
         client: of confluent-kafka.
@@ -85,7 +88,7 @@ class Registry:
         self._schema = Schema
         self.failures = (SchemaRegistryError, HTTPError, OSError)
         try:
-            self.client = SchemaRegistryClient.new_client(dict(properties))
+            self.client = SchemaRegistryClient.new_client({"timeout": ANSWER_S, **properties})
         except (TypeError, ValueError) as error:
             raise RegistryError(f"schema registry: {error}; check the properties under `registry`") from error
 

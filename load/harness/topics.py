@@ -6,15 +6,9 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
-from streams.runtime.kafka.admin import create
+from streams.runtime.kafka.admin import configure, create
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,10 +64,4 @@ def kept(bootstrap: str, prefix: str, partitions: Mapping[str, int], replication
 
 def stamp_on_append(bootstrap: str, topic: str) -> None:
     """Let the broker stamp a topic's records when it appends them, regardless of the senders' times."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    resource.add_incremental_config(
-        ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
-    )
-    admin = _admin(bootstrap)  # kept while it works
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(_TIMEOUT_S)
+    configure(_admin(bootstrap), topic, {"message.timestamp.type": "LogAppendTime"})

@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psutil
 import redis.asyncio as redis
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import (
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
 )
 
 from load.hostile import batches
 from schemas.codec import Codec
+from streams.runtime.kafka.admin import configure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -124,11 +121,7 @@ class Arena:
 
     async def set_topic(self, topic: str, name: str, value: str) -> None:
         """Give a topic another setting."""
-        resource = ConfigResource(ResourceType.TOPIC, self.full(topic))
-        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET))
-        admin = self._admin()
-        for future in admin.incremental_alter_configs([resource]).values():
-            await asyncio.to_thread(future.result, _ANSWER_S)
+        await asyncio.to_thread(configure, self._admin(), self.full(topic), {name: value})
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic, even if it is being read."""

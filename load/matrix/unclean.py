@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -30,6 +28,7 @@ from load.matrix.evidence import gauged, values_of
 from load.matrix.setting import PARTITIONS
 from schemas import topics
 from streams import topology
+from streams.runtime.kafka.admin import configure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -92,10 +91,7 @@ class _Partition:
         return value
 
     def _set(self, value: str) -> None:
-        asked = ConfigResource(ResourceType.TOPIC, self.name)
-        asked.add_incremental_config(ConfigEntry(_ENOUGH, value, incremental_operation=AlterConfigOpType.SET))
-        for future in self._admin.incremental_alter_configs([asked]).values():
-            future.result(_ANSWER_S)
+        configure(self._admin, self.name, {_ENOUGH: value})
 
 
 def paired(bootstrap: str, prefix: str) -> None:

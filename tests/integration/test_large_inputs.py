@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import pytest_asyncio
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from deploy.config.settings import Settings
+from deploy.local.admin import admin_client
 from deploy.state import desired
 from deploy.state import topics as created_topics
 from schemas import topics
@@ -24,6 +18,7 @@ from schemas.errors import OversizedError
 from schemas.records import Observations, Status
 from schemas.sizes import ROOM_BYTES
 from streams.client import Client
+from streams.runtime.kafka import admin
 from tests.deployments import PATIENT_MS, Deployed, deployed
 from workers.packages.packaging import package_function
 
@@ -126,10 +121,6 @@ async def test_topics_that_were_made_before_are_a_fault_with_a_command_that_mend
     assert {finding.aspect for finding in faults} == {"max.message.bytes"}
     limit = str((4 << 20) + ROOM_BYTES)
     assert all(f"--add-config max.message.bytes={limit}" in finding.message for finding in faults)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    entry = ConfigEntry("max.message.bytes", limit, incremental_operation=AlterConfigOpType.SET)
-    names = [f"{prefix}.{name}" for finding in faults for name in finding.topics]
-    for name in names:
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(10)
+    for name in [f"{prefix}.{name}" for finding in faults for name in finding.topics]:
+        admin.configure(admin_client(kafka.bootstrap), name, {"max.message.bytes": limit})
     assert not [finding for finding in created_topics.check(after, wanted) if finding.fault]

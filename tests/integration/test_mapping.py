@@ -14,11 +14,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from deploy.cli import skysail
+from deploy.connect.schema_registry import Registry
 from schemas import topics
 from schemas.records import Observations, Query, Tensor
 from tests.apicurio import Apicurio
@@ -356,7 +357,7 @@ async def test_records_of_a_registrys_schemas_are_read_and_written(
         },
     }  # fmt: skip
     del applications["protobuf"]["to"]
-    client = SchemaRegistryClient.new_client({"url": registry.url})
+    client = Registry({"url": registry.url}).client
     number = client.register_schema(f"{prefix}-truths-value", Schema(PROTO, "PROTOBUF"))
     client.register_schema(f"{prefix}-scored-value", Schema(json.dumps(SCORED), "AVRO"))
     more = {"processes": "shared", "roles": (*ROLES, "mapping"), "registry": {"url": registry.url}}

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import trustme
-from confluent_kafka.admin import AclOperation, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AclOperation, AlterConfigOpType, ResourceType
 
 from deploy.local.admin import admin_client
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status
+from streams.runtime.kafka import admin
 from tests.deployments import PATIENT_MS, ROLES, Toy, deployed
 from tests.secure import PASSWORD, SecureKafka, serving
 
@@ -118,11 +119,8 @@ async def test_a_role_with_the_rights_of_the_page_does_not_start_on_topics_that_
         secure.allow(ResourceType[kind.upper()], f"{prefix}.", granted)
     file = settings_file(tmp_path, prefix, secure.logged_in)
     assert "the broker does not show" not in await printed(file, "topics", "check")
-    topic = ConfigResource(ResourceType.TOPIC, f"{prefix}.{topics.FEEDBACK}")
-    topic.add_incremental_config(ConfigEntry("compression.type", "producer", incremental_operation=SET))
-    client = admin_client(secure.bootstrap)
-    for done in client.incremental_alter_configs([topic]).values():
-        done.result(10)
+    wrong = {"compression.type": "producer"}
+    admin.configure(admin_client(secure.bootstrap), f"{prefix}.{topics.FEEDBACK}", wrong)
     ended = await skysail(file, "run", "--role", "joiner")
     assert ended.returncode == 1
     assert "has compression.type producer instead of uncompressed" in ended.stderr

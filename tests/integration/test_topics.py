@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from deploy.cli import skysail
 from deploy.config import configuration
@@ -33,6 +27,7 @@ from load.harness.topics import delete
 from schemas import topics
 from schemas.records import Application
 from streams.runtime.errors import MisconfiguredError
+from streams.runtime.kafka import admin
 from streams.runtime.kafka.admin import ANSWER_S, create, find
 from streams.topology import build
 
@@ -61,11 +56,7 @@ def settings_of(bootstrap: str, prefix: str) -> Settings:
 
 def configure(settings: Settings, topic: str, key: str, value: str) -> None:
     """Change one property of a topic."""
-    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, f"{settings.prefix}.{topic}", incremental_configs=[entry])
-    client = admin_client(settings.kafka.bootstrap)  # has to outlive the futures
-    for done in client.incremental_alter_configs([resource]).values():
-        done.result(10)
+    admin.configure(admin_client(settings.kafka.bootstrap), f"{settings.prefix}.{topic}", {key: value})
 
 
 def invoke(settings: Settings, folder: Path, *arguments: str) -> Result:

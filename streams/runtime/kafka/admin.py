@@ -244,7 +244,9 @@ def widen(client: AdminClient, topic: str, count: int, group: str) -> None:
 
 
 def configure(client: AdminClient, topic: str, values: Mapping[str, str]) -> None:
-    """Set properties of a topic; the others stay as they are.
+    """Set properties of a topic, and wait until the broker shows them; the others stay as they are.
+
+    The broker answers the request before it shows the change. One that tells nobody is waited for `SERVED_S`.
 
     Args:
         client: of any of the brokers.
@@ -264,6 +266,9 @@ def configure(client: AdminClient, topic: str, values: Mapping[str, str]) -> Non
             f"the broker did not change topic {topic}: {error.args[0].str()}; give this user the right AlterConfigs"
         )
         raise MisconfiguredError(message) from error
+    end_s = time.monotonic() + SERVED_S
+    while values.items() - _configs(client, [topic]).get(topic, {}).items() and time.monotonic() < end_s:
+        time.sleep(POLL_S)
 
 
 def _unread(client: AdminClient, topic: str, count: int, group: str) -> int:

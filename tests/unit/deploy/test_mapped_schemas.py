@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka.schema_registry import Schema, SchemaReference
 from deploy.config.configuration import load
 from deploy.config.protobuf_compiler import compiled
 from deploy.config.settings import Settings
+from deploy.connect import schema_registry
 from deploy.connect.mapped_schemas import MappedSchemas
 from deploy.connect.schema_registry import Registry
 from deploy.errors import SettingsError, UsageError
@@ -67,6 +69,18 @@ def test_without_a_registry_a_look_up_says_which_setting_is_missing() -> None:
     """Applications that need one are refused before they run."""
     with pytest.raises(StoreUnavailableError, match=r"set `registry\.url`"):
         found(MappedSchemas(Settings()), "schema/1")
+
+
+def test_a_registry_that_takes_a_question_and_says_nothing_keeps_no_look_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its connection may be half open; the kernel asks again, and is answered as soon as there is somebody."""
+    monkeypatch.setattr(schema_registry, "ANSWER_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        registry = Registry({"url": url, "max.retries": 0})
+        with pytest.raises(StoreUnavailableError, match="timed out"):
+            found(MappedSchemas(Settings(), registry), "schema/1")
 
 
 def settings_of(folder: Path, mapping: dict[str, Any]) -> Settings:
