@@ -202,6 +202,7 @@ class Client:
 
         Raises:
             BrokerUnavailableError: no broker answers.
+            MisconfiguredError: the broker refuses, or lacks, something that only a person can change.
         """
         try:
             counts = await self._transport.start((topics.PREDICTIONS,))

@@ -42,7 +42,7 @@ from streams.mapping.spec import TopicMapping
 from streams.operators.selection.coded.code import code_of
 from streams.operators.statistics import BY_COLUMNS, NOT_BY_COLUMNS, SENT_AGO
 from streams.operators.times import span
-from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.errors import StreamError
 from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from workers import manifest as manifests
 from workers.errors import PackageError
@@ -468,7 +468,7 @@ def _recent(settings: Settings, codec: Codec) -> list[Report]:
     recent = KafkaRecent(connection(settings, "skysail-versions"))
     if names.REPORTS not in topics.partition_counts(settings):
         return []
-    with suppress(BrokerUnavailableError):
+    with suppress(StreamError):
         return [*_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS)))]
     return []
 

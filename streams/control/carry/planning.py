@@ -17,7 +17,7 @@ from schemas.errors import DecodeError
 from schemas.records import Application, Model, Plan, Profile
 from streams.control.carry.fairly import fairly
 from streams.control.figures import is_silent
-from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.errors import BrokerUnavailableError, StoppedError
 from streams.topology import host_role
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Planning:
         try:
             if not await self._read():
                 return []
-        except (BrokerUnavailableError, StuckError) as fault:
+        except (BrokerUnavailableError, StoppedError) as fault:
             _log.warning("hosts are not planned: %s", fault)
             await self.stop()
             return []

@@ -35,7 +35,7 @@ from streams.promotion.measurements import ComparableMeasurements
 from streams.promotion.rivals import Rivals
 from streams.promotion.serving_losses import ServingLosses
 from streams.promotion.verdict import Action, Verdict
-from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.errors import BrokerUnavailableError, StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -191,7 +191,7 @@ class Promoting:
             if await self._read_wishes() and await self._read_observations(now_us, may_go) and may_go():
                 self._look_for_hindrances(now_us)
                 await self._step(now_us, guards())
-        except (BrokerUnavailableError, StuckError) as fault:
+        except (BrokerUnavailableError, StoppedError) as fault:
             _log.warning("candidates wait: %s", fault)
             await self.stop()
 

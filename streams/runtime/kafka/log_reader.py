@@ -14,12 +14,13 @@ import logging
 from math import ceil
 from typing import TYPE_CHECKING, cast
 
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import UnknownTopicOrPartitionError
 
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
 from streams.runtime.kafka.clients import LogReader
 from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.refusals import refusal, translated
 from streams.runtime.kafka.transport_ports import FetchSettings
 from streams.runtime.ports import Bounds
 
@@ -64,24 +65,24 @@ class KafkaLogs:
         try:
             await reader.start()
             return await self._bounds(reader)
-        except KafkaError as fault:
+        except LOST as fault:
             await self.stop(1.0)
-            raise BrokerUnavailableError(f"{fault!r}; are {', '.join(self._topics)} created?") from fault
+            raise translated(fault, f"{{}}; are {', '.join(self._topics)} created?") from fault
 
     async def bounds(self) -> Mapping[TopicPartition, Bounds]:
         """Return where logs begin and end now; see `ports.Logs`."""
         try:
             return await self._bounds(self._running())
-        except KafkaError as fault:
-            raise BrokerUnavailableError(f"cannot look up where logs end: {fault!r}") from fault
+        except LOST as fault:
+            raise translated(fault, "cannot look up where logs end: {}") from fault
 
     async def find(self, time_us: int) -> Mapping[TopicPartition, int]:
         """Return the first offsets that are not older; see `ports.Logs`."""
         consumer = self._running().consumer
         try:
             found = await consumer.offsets_for_times(dict.fromkeys(consumer.assignment(), max(0, -(-time_us // 1000))))
-        except KafkaError as fault:
-            raise BrokerUnavailableError(f"cannot look up what is not older than {time_us} us: {fault!r}") from fault
+        except LOST as fault:
+            raise translated(fault, f"cannot look up what is not older than {time_us} us: {{}}") from fault
         return {self._logical(place): at.offset for place, at in found.items() if at is not None}
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -128,6 +129,8 @@ class KafkaLogs:
 
     async def _recover(self, fault: Exception) -> None:
         self._failures += 1
+        if (lasting := refusal(fault)) is not None:
+            raise lasting from fault
         if self._failures > FAILURES:
             raise StuckError(
                 f"{self._failures} polls of {self._topics} in a row failed, the last one with {fault!r}"
@@ -203,8 +206,8 @@ class KafkaPositions:
             async with asyncio.timeout(2 * self._timeout_s):
                 await reader.start()
                 found = await self._begin(reader, wanted, window_us)
-        except (KafkaError, TimeoutError) as fault:
-            raise BrokerUnavailableError(f"cannot look up where to start: {fault!r}") from fault
+        except (*LOST, TimeoutError) as fault:
+            raise translated(fault, "cannot look up where to start: {}") from fault
         finally:
             await reader.stop(self._timeout_s)
         return {partition: found[self._connection.kafka_partition(partition)] for partition in offsets}
@@ -218,8 +221,8 @@ class KafkaPositions:
             async with asyncio.timeout(self._timeout_s):
                 await reader.start()
                 found = await reader.consumer.end_offsets(list(real.values()))
-        except (KafkaError, TimeoutError) as fault:
-            raise BrokerUnavailableError(f"cannot look up where logs end: {fault!r}") from fault
+        except (*LOST, TimeoutError) as fault:
+            raise translated(fault, "cannot look up where logs end: {}") from fault
         finally:
             await reader.stop(self._timeout_s)
         return {partition: found[real[partition]] for partition in partitions}
@@ -232,8 +235,8 @@ class KafkaPositions:
             async with asyncio.timeout(2 * self._timeout_s):
                 await reader.start()
                 found = await self._times_after_ms(reader, wanted)
-        except (KafkaError, TimeoutError) as fault:
-            raise BrokerUnavailableError(f"cannot look up how old records are: {fault!r}") from fault
+        except (*LOST, TimeoutError) as fault:
+            raise translated(fault, "cannot look up how old records are: {}") from fault
         finally:
             await reader.stop(self._timeout_s)
         real = {partition: self._connection.kafka_partition(partition) for partition in offsets}
@@ -307,8 +310,8 @@ class KafkaRecent:
             async with asyncio.timeout(self._timeout_s):
                 await reader.start()
                 found = await _ending(reader, count)
-        except (KafkaError, OSError) as fault:  # a TimeoutError is one
-            raise BrokerUnavailableError(f"cannot read the end of {topic}: {fault!r}") from fault
+        except (*LOST, OSError) as fault:  # a TimeoutError is one
+            raise translated(fault, f"cannot read the end of {topic}: {{}}") from fault
         finally:
             await reader.stop(self._timeout_s)
         return sorted(readable(found), key=lambda record: record.timestamp_us)
@@ -371,12 +374,10 @@ class KafkaTail:
                 f"cannot find {where}; is the prefix {prefix!r} right? If so, create its topics:"
                 f" SKYSAIL_PREFIX={prefix} skysail topics create"
             ) from fault
-        except KafkaError as fault:
+        except LOST as fault:
             await self.stop()
             where = f"no broker answers at {self._connection.bootstrap}"
-            raise BrokerUnavailableError(
-                f"{where}: start one (`skysail kafka start`) or name another; {fault!r}"
-            ) from fault
+            raise translated(fault, f"{where}: start one (`skysail kafka start`) or name another; {{}}") from fault
         reader.seek(ends)
         return {topic: sum(p.topic == name for p in ends) for topic, name in zip(self._topics, names, strict=True)}
 
@@ -400,8 +401,8 @@ class KafkaTail:
         reader, source = self._reader, self._reader.source
         try:
             fetched = await source.poll((), timeout_ms)
-        except KafkaError as fault:
-            raise BrokerUnavailableError(repr(fault)) from fault
+        except LOST as fault:
+            raise translated(fault) from fault
         if reader.has_grown():
             for place in reader.consumer.assignment():
                 source.seek(place, source.position(place) or 0)  # a new partition is read from its beginning

@@ -1,4 +1,4 @@
-"""What brokers refuse a consumer until a person has changed something, and the sentences that say what."""
+"""What brokers refuse a reader until a person has changed something, and the sentences that say what."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _RIGHT: Final = "this user has no right Read on it: `skysail topics acl` prints who needs which"
+_LOGIN: Final = "the broker does not let this user in; see its name, secret and mechanism in `kafka.properties`"
 _OLD: Final = "Apache Kafka 2.3 or a later one is needed"
 _OTHERS: Final = "others are in its group who divide partitions otherwise; stop them, or choose another `kafka.prefix`"
 _SENTENCES: Final[dict[type[Exception], str]] = {
-    AuthenticationFailedError: _RIGHT,
+    AuthenticationFailedError: _LOGIN,
+    errors.SaslAuthenticationFailed: _LOGIN,
+    errors.UnsupportedSaslMechanismError: _LOGIN,
+    errors.IllegalSaslStateError: _LOGIN,
     ClusterAuthorizationFailedError: _RIGHT,
     GroupAuthorizationFailedError: _RIGHT,
     TopicAuthorizationFailedError: _RIGHT,
@@ -51,9 +55,9 @@ def refusal(fault: Exception) -> MisconfiguredError | None:
     return None
 
 
-def translated(fault: Exception) -> BrokerUnavailableError | MisconfiguredError:
-    """Return a client's error in our words."""
-    return refusal(fault) or BrokerUnavailableError(repr(fault))
+def translated(fault: Exception, what: str = "{}") -> BrokerUnavailableError | MisconfiguredError:
+    """Return a client's error in our words; `what` is to be said of one that may pass, with the error for its `{}`."""
+    return refusal(fault) or BrokerUnavailableError(what.format(repr(fault)))
 
 
 def unattended(running: AbstractEventLoop, context: dict[str, Any]) -> None:
