@@ -47,9 +47,11 @@ from schemas.records import Status
 from streams.operators.contract import Emit
 from streams.rights import ASKER, OPERATOR, READER, TEACHER, Right, rights
 from streams.runtime.errors import MisconfiguredError
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent, KafkaTail
 from streams.topology import Topology, build
 from tests.deployments import PATIENT_MS, Toy, deployed
-from tests.kafka import producing
+from tests.kafka import producing, put
 from tests.secure import SecureKafka, bindings, serving
 
 if TYPE_CHECKING:
@@ -321,6 +323,49 @@ async def test_who_lacks_one_right_is_told_which(shared: SecureKafka, fast: bool
                 await transport.send(topic, 0, [emit])
             shared.grant(user, [Right("topic", f"{OWN}.{topic}", ("Write",))])
             await transport.send(topic, 0, [emit])
+
+
+async def followed(place: KafkaConnection) -> None:
+    """Read a topic as roles follow one."""
+    reader = KafkaBroadcast(place, [names.PREDICTIONS])
+    try:
+        await reader.start()
+        while not reader.caught_up:
+            await reader.poll(100)
+    finally:
+        await reader.stop(3)
+
+
+async def looked_at(place: KafkaConnection) -> None:
+    """Read a topic's end, as control does."""
+    await KafkaRecent(place, timeout_s=PATIENT_MS / 1e3).last(names.PREDICTIONS, 1)
+
+
+async def awaited(place: KafkaConnection) -> None:
+    """Wait for what comes, as applications do."""
+    tail = KafkaTail(place, [names.PREDICTIONS])
+    await tail.start()
+    try:
+        await tail.poll(2_000)
+    finally:
+        await tail.stop()
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("seen", [names.QUERIES, names.PREDICTIONS])
+async def test_who_may_not_read_a_topic_is_told_so(shared: SecureKafka, fast: bool, seen: str) -> None:
+    """Roles that follow it or look at its end, and applications that wait for it; with the right it is read."""
+    user, topic = f"{OWN}.sees-{seen}-{fast}", f"{OWN}.{names.PREDICTIONS}"
+    shared.grant(user, [Right("topic", f"{OWN}.{seen}", ("Describe",))])
+    place = connection(Settings.model_validate({"prefix": OWN, "kafka": {**shared.login(user), "fast": fast}}))
+    async with producing(KafkaConnection(shared.bootstrap, OWN)) as transport:
+        await put(transport, [b"there"], topic=names.PREDICTIONS)
+    for read in (followed, looked_at, awaited):
+        with pytest.raises(MisconfiguredError, match="this user has no right Read"):
+            await read(place)
+    shared.grant(user, [Right("topic", topic, ("Read",))])
+    for read in (followed, looked_at, awaited):
+        await read(place)
 
 
 async def test_two_tenants_serve_at_once_and_a_flood_of_one_client_waits(
