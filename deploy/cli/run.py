@@ -22,7 +22,7 @@ from deploy.placement.niceness import give_way, niceness
 from deploy.process.installed import require_installed
 from deploy.process.log_roles import WithRole
 from deploy.process.log_throttle import RateLimitFilter
-from deploy.system.roles import run as run_roles
+from deploy.system.run import run as run_roles
 from deploy.terminal import PlainFormatter, echo
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""The composition root: builds roles from settings and runs any set of them in this process.
+"""The composition root: builds roles from settings; `run` runs any set of them in this process.
 
 settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ … │ record │ gateway ─▶ run_process
-                                                     control: a Faust app beside them
+                                                     `control`: a Faust app beside them
 
 A process loads only what its own roles need: each builder imports its part of the system itself. The client of Redis is
 6 MB, Faust 40.
@@ -9,23 +9,16 @@ A process loads only what its own roles need: each builder imports its part of t
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import signal
-import tempfile
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deploy.config.addresses import connection, redis_url
 from deploy.config.folder import STATE, load_notes, private
-from deploy.connect.stores import state_store, store_server
+from deploy.connect.stores import state_store
 from deploy.errors import StartError, UsageError
-from deploy.process.log_roles import Named
-from deploy.process.metrics import exporting
 from deploy.process.ports import fault_of
 from schemas import topics
 from schemas.sizes import MAX_BYTES
@@ -37,25 +30,20 @@ from streams.runtime.kafka.fast.whole_batches import records_of, sound_records_o
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.kafka.planned import planned
 from streams.runtime.kafka.producer import KafkaTransport
-from streams.runtime.process.cpu_profiler import sampling
-from streams.runtime.process.run import kafka_loop, run_process
+from streams.runtime.process.run import kafka_loop
 from streams.runtime.role.definition import Ports, Role
-from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 from streams.runtime.vetting import preparing
 from streams.tape.about import about_inside, about_joiner, about_learner, about_selection
 from streams.tape.taped import HeardAsking, Taped
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model, Plan
     from streams.client import Client
-    from streams.control.app import ControlOptions
-    from streams.control.carry.planning import Planning
-    from streams.control.carry.promoting import Follow, Promoting
-    from streams.control.carry.sensing import Sensing
     from streams.gateway.application import GatewayApplication
     from streams.gateway.role import GatewayRole
     from streams.gateway.rpc.server import RpcServer
@@ -93,11 +81,6 @@ SLICE_BESIDE_US = 500
 SELECTION_DRAIN_S = 1.0
 # Of a batch that a schedule sizes.
 MOST_ROWS = 4_096
-# For how long all hosts of a pool stand still when their plan changes: a rebalance of two members on one machine
-# (measured, `tests/integration/test_planned.py`).
-REBALANCE_US = 110_000
-# Until a page that could not begin anew tries again.
-ANEW_AFTER_S = 5.0
 NOBODY: Mapping[str, str] = MappingProxyType({})
 Prepare: TypeAlias = "Callable[[Sequence[Record]], Awaitable[None]]"
 
@@ -580,212 +563,3 @@ def _features(common: Shared) -> RedisFeatures:
 
 def _store(common: Shared) -> StateStore:
     return state_store(common.settings, common.codec)
-
-
-async def run(
-    settings: Settings,
-    codec: Codec,
-    roles: Sequence[str],
-    models: Sequence[Model],
-    instance: str,
-    inline: Sequence[Model] = (),
-    inside: Mapping[str, str] = NOBODY,
-    pools: Sequence[str] = (),
-) -> None:
-    """Run these roles in this process until SIGTERM or SIGINT; the page may fail without the others.
-
-    Args:
-        settings: of the deployment.
-        codec: of all records.
-        roles: which; `worker` means one for each of `models`.
-        models: that are run here.
-        instance: unique among the processes of the deployment.
-        inline: models that run inside `selection`.
-        inside: digests of those among them that were measured, by name.
-        pools: whose hosts run here.
-
-    Raises:
-        ExceptionGroup: of what ended a role.
-        StartError: the port for metrics is taken.
-    """
-    with exporting(settings.metrics) as hooks, sampling(settings.profile):
-        names = _names(roles, models, pools)
-        first = names[0] if names else ""
-        await _run(shared(settings, codec, instance, hooks, first, inside), roles, models, inline, pools)
-
-
-def _names(roles: Sequence[str], models: Sequence[Model], pools: Sequence[str]) -> list[str]:
-    """Return the roles that run in loops here, in the order in which they are built."""
-    workers = [topology.worker_role(model.name) for model in models if "worker" in roles]
-    workers += [topology.host_role(pool) for pool in pools]
-    return [*(["selection"] if "selection" in roles else []), *(r for r in roles if r in BUILDERS), *workers]
-
-
-async def _run(
-    common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model], pools: Sequence[str]
-) -> None:
-    stop = asyncio.Event()
-    loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
-    decides = loops[0] if loops else None
-    loops += [
-        mapping(common, decides) if role == "mapping" else BUILDERS[role](common) for role in roles if role in BUILDERS
-    ]
-    loops += [worker(common, model) for model in models if "worker" in roles]
-    loops += [host(common, pool) for pool in pools]
-    if len(loops) > 1:
-        loops = [Named(name, loop) for name, loop in zip(_names(roles, models, pools), loops, strict=True)]
-    page = asyncio.create_task(control(common, stop)) if "control" in roles else None
-    if loops:
-        if page is not None:
-            page.add_done_callback(_note_end)
-        await run_process(loops, common.transport, stop)
-        stop.set()
-    elif page is not None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    if page is not None:
-        await asyncio.wait([page])
-        if not loops:
-            page.result()
-        if page.exception() is None and not page.result():
-            if stop.is_set():
-                _log.warning("the page does not stop while Kafka is away; the process ends without it")
-            # Faust starts its agents anew as they are cancelled: the event loop would never close.
-            os._exit(0 if stop.is_set() else 1)
-
-
-async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the page until `stop`, or until an app that reads no more cannot be ended; return whether the last has ended.
-
-    An app that reads no more, though Kafka is there, does not notice by itself. Then another one begins.
-    """
-    given = common.settings.control
-    if fault := fault_of(given.host, given.port):
-        raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
-    is_first = True
-    while True:
-        stuck = asyncio.Event()
-        try:
-            has_ended = await _control(common, stop, stuck, is_first=is_first)
-        except Exception:
-            if is_first:
-                raise
-            _log.exception("control has not begun anew; that is tried again")
-            await asyncio.wait([asyncio.create_task(stop.wait())], timeout=ANEW_AFTER_S)
-            continue
-        if stop.is_set() or not stuck.is_set():
-            return has_ended
-        if not has_ended:
-            _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
-            return False
-        _log.warning("control reads no reports, though Kafka takes them: it begins anew")
-        is_first = False
-
-
-async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *, is_first: bool) -> bool:
-    """Run one app until `stop`, or until it is stuck; return whether it has ended by the deadline."""
-    from deploy.system.page import page_server
-    from streams.control.app import create
-
-    with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
-        place = _page(common, Path(folder))
-        app, state = create(place, common.codec, stuck)
-        if not is_first:
-            state.sight.sent(common.clock.now_us())  # it is blind until it reads: an empty page would say otherwise
-        server = page_server(common.settings, state, Path(folder), common.clock.now_us)
-        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
-        stopping, stopped = Stopping(stop), asyncio.create_task(stop.wait(), name="control.stop")
-        starting = asyncio.create_task(app.start(), name="control.start")  # it waits for the group's coordinator
-        try:
-            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                _log.info("control is ready: %s/", server.address)
-                await app.wait_first(stop.wait(), stuck.wait())
-        finally:
-            stopped.cancel()
-            starting.cancel()
-            # It waits for a broker that is away; nothing of the page is lost.
-            leaving = asyncio.create_task(app.stop())
-            await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
-            if place.promoting is not None:
-                await place.promoting.stop()
-            for followed in (place.planning, place.sensing):
-                if followed is not None:
-                    await followed.stop()
-            serving.cancel()
-            await asyncio.wait([serving])
-            server.close()
-        if leaving.done():
-            leaving.result()
-        return leaving.done()
-
-
-def _page(common: Shared, data: Path) -> ControlOptions:
-    """Return what the Faust app is given, with its data in this folder."""
-    from streams.control.app import ControlOptions
-    from streams.control.faust_kafka import credentials
-
-    given = common.settings
-    try:
-        login = credentials(common.kafka.options())
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    return ControlOptions(
-        bootstrap=given.kafka.bootstrap,
-        prefix=given.prefix,
-        instance=common.name("control"),
-        data=data,
-        credentials=login,
-        member=given.kafka.member,
-        redis=store_server(given),
-        hooks=common.hooks,
-        promoting=_promoting(common),
-        planning=_planning(common),
-        sensing=_sensing(common),
-        tells_process=common.tells_process("control"),
-    )
-
-
-def _promoting(common: Shared) -> Promoting:
-    from deploy.state.deployed import DeployedState
-    from streams.control.carry.promoting import Promoting
-
-    given = common.settings
-    memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
-    deployed, prepare = DeployedState(given, common.codec), preparing(common.codec)
-    return Promoting(_follow(common), common.codec, memory_us, ids_bytes, deployed, prepare)
-
-
-def _sensing(common: Shared) -> Sensing | None:
-    """Return what watches over drift; None = nobody does."""
-    from streams.control.carry.packaged import PackagedRows
-    from streams.control.carry.sensing import Sensing
-
-    if not common.settings.control.drift:
-        return None
-    return Sensing(KafkaRecent(common.kafka), common.codec, PackagedRows(_follow(common), common.codec))
-
-
-def _planning(common: Shared) -> Planning | None:
-    """Return what plans the hosts of pools; None = there are no pools."""
-    from policies.packing.epochs import PlanPace
-    from policies.packing.moving import MoveTerms
-    from streams.control.carry.planning import Planning
-    from streams.planning.planner import Planner, Pool
-
-    given = common.settings
-    if not given.hosts:
-        return None
-    pools = [Pool(name, host.memory_mib << 20, host.replicas) for name, host in sorted(given.hosts.items())]
-    pace = PlanPace(terms=MoveTerms(pause_us=REBALANCE_US))
-    return Planning(_follow(common), common.codec, lambda: Planner(pools, given.pool_of, pace))
-
-
-def _follow(common: Shared) -> Follow:
-    return lambda names, since_us: KafkaBroadcast(common.kafka, names, since_us)
-
-
-def _note_end(page: asyncio.Task[bool]) -> None:
-    if not page.cancelled() and (fault := page.exception()) is not None:
-        _log.warning("the control page has ended, everything else runs on: %r", fault)

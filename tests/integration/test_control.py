@@ -11,7 +11,8 @@ import pytest
 
 from deploy.config.settings import Settings
 from deploy.local.process import free_port
-from deploy.system.roles import control, shared
+from deploy.system.control import control
+from deploy.system.roles import shared
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Report

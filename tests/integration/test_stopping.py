@@ -33,7 +33,7 @@ ROLE = """
 import logging, sys, uvloop
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
-from deploy.system.roles import run
+from deploy.system.run import run
 logging.basicConfig(level="INFO", stream=sys.stdout)
 _, role, bootstrap, port = sys.argv
 given = {"kafka": {"bootstrap": bootstrap}, "partitions": 1, "control": {"port": int(port)}}

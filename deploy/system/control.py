@@ -1,0 +1,167 @@
+"""Role `control`: an app of Faust that reads reports, and the page beside it.
+
+An app that reads no more, though Kafka is there, does not notice by itself. Then another one begins in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.connect.stores import store_server
+from deploy.errors import StartError, UsageError
+from deploy.process.ports import fault_of
+from deploy.system.roles import joiner_settings
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
+from streams.runtime.stopping import AFTER_ROLES_S, Stopping
+from streams.runtime.vetting import preparing
+
+if TYPE_CHECKING:
+    from deploy.system.roles import Shared
+    from streams.control.app import ControlOptions
+    from streams.control.carry.planning import Planning
+    from streams.control.carry.promoting import Follow, Promoting
+    from streams.control.carry.sensing import Sensing
+
+_log = logging.getLogger(__name__)
+
+# Until a page that could not begin anew tries again.
+ANEW_AFTER_S = 5.0
+# For how long all hosts of a pool stand still when their plan changes: a rebalance of two members on one machine
+# (measured, `tests/integration/test_planned.py`).
+REBALANCE_US = 110_000
+
+
+async def control(common: Shared, stop: asyncio.Event) -> bool:
+    """Run the page until `stop`, or until an app that reads no more cannot be ended; return whether the last has ended.
+
+    An app that reads no more, though Kafka is there, does not notice by itself. Then another one begins.
+    """
+    given = common.settings.control
+    if fault := fault_of(given.host, given.port):
+        raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
+    is_first = True
+    while True:
+        stuck = asyncio.Event()
+        try:
+            has_ended = await _control(common, stop, stuck, is_first=is_first)
+        except Exception:
+            if is_first:
+                raise
+            _log.exception("control has not begun anew; that is tried again")
+            await asyncio.wait([asyncio.create_task(stop.wait())], timeout=ANEW_AFTER_S)
+            continue
+        if stop.is_set() or not stuck.is_set():
+            return has_ended
+        if not has_ended:
+            _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
+            return False
+        _log.warning("control reads no reports, though Kafka takes them: it begins anew")
+        is_first = False
+
+
+async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *, is_first: bool) -> bool:
+    """Run one app until `stop`, or until it is stuck; return whether it has ended by the deadline."""
+    from deploy.system.page import page_server
+    from streams.control.app import create
+
+    with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
+        place = _page(common, Path(folder))
+        app, state = create(place, common.codec, stuck)
+        if not is_first:
+            state.sight.sent(common.clock.now_us())  # it is blind until it reads: an empty page would say otherwise
+        server = page_server(common.settings, state, Path(folder), common.clock.now_us)
+        serving = asyncio.create_task(server.run(stop), name="control.page")  # while Kafka is away, too
+        stopping, stopped = Stopping(stop), asyncio.create_task(stop.wait(), name="control.stop")
+        starting = asyncio.create_task(app.start(), name="control.start")  # it waits for the group's coordinator
+        try:
+            await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                _log.info("control is ready: %s/", server.address)
+                await app.wait_first(stop.wait(), stuck.wait())
+        finally:
+            stopped.cancel()
+            starting.cancel()
+            # It waits for a broker that is away; nothing of the page is lost.
+            leaving = asyncio.create_task(app.stop())
+            await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
+            if place.promoting is not None:
+                await place.promoting.stop()
+            for followed in (place.planning, place.sensing):
+                if followed is not None:
+                    await followed.stop()
+            serving.cancel()
+            await asyncio.wait([serving])
+            server.close()
+        if leaving.done():
+            leaving.result()
+        return leaving.done()
+
+
+def _page(common: Shared, data: Path) -> ControlOptions:
+    """Return what the Faust app is given, with its data in this folder."""
+    from streams.control.app import ControlOptions
+    from streams.control.faust_kafka import credentials
+
+    given = common.settings
+    try:
+        login = credentials(common.kafka.options())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return ControlOptions(
+        bootstrap=given.kafka.bootstrap,
+        prefix=given.prefix,
+        instance=common.name("control"),
+        data=data,
+        credentials=login,
+        member=given.kafka.member,
+        redis=store_server(given),
+        hooks=common.hooks,
+        promoting=_promoting(common),
+        planning=_planning(common),
+        sensing=_sensing(common),
+        tells_process=common.tells_process("control"),
+    )
+
+
+def _promoting(common: Shared) -> Promoting:
+    from deploy.state.deployed import DeployedState
+    from streams.control.carry.promoting import Promoting
+
+    given = common.settings
+    memory_us, ids_bytes = joiner_settings(given).memory_us, given.control.ids_mib << 20
+    deployed, prepare = DeployedState(given, common.codec), preparing(common.codec)
+    return Promoting(_follow(common), common.codec, memory_us, ids_bytes, deployed, prepare)
+
+
+def _sensing(common: Shared) -> Sensing | None:
+    """Return what watches over drift; None = nobody does."""
+    from streams.control.carry.packaged import PackagedRows
+    from streams.control.carry.sensing import Sensing
+
+    if not common.settings.control.drift:
+        return None
+    return Sensing(KafkaRecent(common.kafka), common.codec, PackagedRows(_follow(common), common.codec))
+
+
+def _planning(common: Shared) -> Planning | None:
+    """Return what plans the hosts of pools; None = there are no pools."""
+    from policies.packing.epochs import PlanPace
+    from policies.packing.moving import MoveTerms
+    from streams.control.carry.planning import Planning
+    from streams.planning.planner import Planner, Pool
+
+    given = common.settings
+    if not given.hosts:
+        return None
+    pools = [Pool(name, host.memory_mib << 20, host.replicas) for name, host in sorted(given.hosts.items())]
+    pace = PlanPace(terms=MoveTerms(pause_us=REBALANCE_US))
+    return Planning(_follow(common), common.codec, lambda: Planner(pools, given.pool_of, pace))
+
+
+def _follow(common: Shared) -> Follow:
+    return lambda names, since_us: KafkaBroadcast(common.kafka, names, since_us)
