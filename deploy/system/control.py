@@ -89,11 +89,8 @@ async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *,
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
-            if place.promoting is not None:
-                await place.promoting.stop()
-            for followed in (place.planning, place.sensing):
-                if followed is not None:
-                    await followed.stop()
+            readers = place.promoting, place.planning, place.sensing
+            await asyncio.gather(*(one.stop() for one in readers if one is not None))
             serving.cancel()
             await asyncio.wait([serving])
             server.close()
