@@ -577,10 +577,11 @@ class Client:
                 if not future.cancel() and not future.cancelled():
                     future.exception()  # it is seen: the first one has been raised
 
-    async def lost(self) -> None:
-        """Return when predictions can no longer be read: then a new client is needed."""
+    async def lost(self) -> str:
+        """Return why, when predictions can no longer be read: then a new client is needed."""
         if self._reader is not None:
             await asyncio.wait([self._reader])
+        return self._unread(self._reader)
 
     async def send(self, queries: Iterable[Query], headers: Headers = ()) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
@@ -647,7 +648,7 @@ class Client:
     def _expect(self, query: Query) -> asyncio.Future[Prediction]:
         self._check_here()
         if self._reader is None or self._reader.done():
-            raise BrokerUnavailableError(f"predictions of {self._name} can no longer be read; open a new client")
+            raise BrokerUnavailableError(self._unread(self._reader))
         if query.query_id in self._waiting:
             raise ValueError(f"query {query.query_id} is already being asked; ids must differ")
         future = asyncio.get_running_loop().create_future()
@@ -691,12 +692,15 @@ class Client:
 
     def _reader_ended(self, reader: asyncio.Task[None]) -> None:
         """Fail all waiting queries when the reader has ended."""
-        fault = None if reader.cancelled() else reader.exception()
-        why = "the client was closed" if fault is None else str(fault) or type(fault).__name__
         for awaited in self._waiting.values():
             if not awaited.future.done():
-                message = f"predictions of {self._name} cannot be read: {why}; open a new client"
-                awaited.future.set_exception(BrokerUnavailableError(message))
+                awaited.future.set_exception(BrokerUnavailableError(self._unread(reader)))
+
+    def _unread(self, reader: asyncio.Task[None] | None) -> str:
+        """Return why predictions can no longer be read, once their reader has ended."""
+        fault = None if reader is None or reader.cancelled() else reader.exception()
+        why = "the client was closed" if fault is None else str(fault) or type(fault).__name__
+        return f"predictions of {self._name} can no longer be read: {why}; open a new client"
 
     def _new_id(self) -> str:
         drawn = secrets.randbits(DRAWN_BITS) if self._ids is None else self._ids.getrandbits(DRAWN_BITS)

@@ -1,6 +1,7 @@
 """Role `control`: an app of Faust that reads reports, and the page beside it.
 
-An app that reads no more, though Kafka is there, does not notice by itself. Then another one begins in this process.
+Faust ends an app for some answers of a broker that may pass. One that reads no more, though Kafka is there, does not
+notice by itself. Then another one begins in this process.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import asyncio
 import logging
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.connect.stores import store_server
 from deploy.errors import StartError, UsageError
 from deploy.process.ports import fault_of
 from deploy.system.roles import joiner_settings
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
+from streams.runtime.kafka.refusals import refusal
 from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 from streams.runtime.vetting import preparing
 
@@ -36,35 +38,58 @@ REBALANCE_US = 110_000
 
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
-    """Run the page until `stop`, or until an app that reads no more cannot be ended; return whether the last has ended.
+    """Run the page until `stop`, or until an app cannot be ended; return whether the last has ended.
 
-    An app that reads no more, though Kafka is there, does not notice by itself. Then another one begins.
+    After an app that has ended by itself, or that reads no more, another one begins.
     """
     given = common.settings.control
     if fault := fault_of(given.host, given.port):
         raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     is_first = True
-    while True:
+    while is_first or not stop.is_set():
         stuck = asyncio.Event()
         try:
-            has_ended = await _control(common, stop, stuck, is_first=is_first)
+            end = await _control(common, stop, stuck, is_first=is_first)
         except Exception:
             if is_first:
                 raise
             _log.exception("control has not begun anew; that is tried again")
-            await asyncio.wait([asyncio.create_task(stop.wait())], timeout=ANEW_AFTER_S)
+            await _rest(stop)
             continue
-        if stop.is_set() or not stuck.is_set():
-            return has_ended
-        if not has_ended:
-            _log.error("control reads no reports, though Kafka takes them, and does not end: start this process again")
+        if stop.is_set():
+            return end.is_over
+        why = "it reads no reports, though Kafka takes them" if end.fault is None else _said(end.fault)
+        if not end.is_over:
+            _log.error("control cannot go on, and does not end: start this process again; %s", why)
             return False
-        _log.warning("control reads no reports, though Kafka takes them: it begins anew")
+        _log.warning("control begins anew: %s", why)
         is_first = False
+        if end.fault is not None:
+            await _rest(stop)
+    return True
 
 
-async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *, is_first: bool) -> bool:
-    """Run one app until `stop`, or until it is stuck; return whether it has ended by the deadline."""
+class _End(NamedTuple):
+    """How an app came to its end: whether it did by its deadline, and what it gave up for."""
+
+    is_over: bool
+    fault: BaseException | None
+
+
+async def _rest(stop: asyncio.Event) -> None:
+    """Wait for a moment, or until `stop`."""
+    waiting = asyncio.create_task(stop.wait())
+    await asyncio.wait([waiting], timeout=ANEW_AFTER_S)
+    waiting.cancel()
+
+
+def _said(fault: BaseException) -> str:
+    """Return what an app gave up for, and what a person has to change if it will not pass."""
+    return str((isinstance(fault, Exception) and refusal(fault)) or repr(fault))
+
+
+async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *, is_first: bool) -> _End:
+    """Run one app until `stop`, until it is stuck, or until it gives up."""
     from deploy.system.page import page_server
     from streams.control.app import create
 
@@ -96,7 +121,7 @@ async def _control(common: Shared, stop: asyncio.Event, stuck: asyncio.Event, *,
             server.close()
         if leaving.done():
             leaving.result()
-        return leaving.done()
+        return _End(leaving.done(), app.crash_reason)
 
 
 def _page(common: Shared, data: Path) -> ControlOptions:

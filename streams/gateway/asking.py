@@ -37,8 +37,8 @@ class AskingClient(Protocol):
         """Connect."""
         ...
 
-    async def lost(self) -> None:
-        """Return when predictions can no longer be read."""
+    async def lost(self) -> str:
+        """Return why, when predictions can no longer be read."""
         ...
 
     async def close(self) -> None:
@@ -95,8 +95,7 @@ class Asking:
             try:
                 await client.connect()
                 self._client = client
-                await client.lost()
-                _log.warning("predictions can no longer be read; connecting again")
+                _log.warning("connecting again: %s", await client.lost())
             except StreamError as fault:
                 _log.warning("cannot ask: %s", fault)
             finally:

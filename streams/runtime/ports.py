@@ -120,7 +120,10 @@ class Consumer(Protocol):
 
 
 class Broadcast(Protocol):
-    """Follows whole topics from the beginning, outside any group."""
+    """Follows whole topics from the beginning, outside any group.
+
+    Any call may raise MisconfiguredError: what only a person can change.
+    """
 
     async def start(self) -> None:
         """Connect and find the ends of all partitions."""
@@ -148,7 +151,10 @@ class Bounds(NamedTuple):
 
 
 class Logs(Protocol):
-    """Reads all partitions of some topics from any offset on, outside any group."""
+    """Reads all partitions of some topics from any offset on, outside any group.
+
+    Any call may raise MisconfiguredError: what only a person can change.
+    """
 
     async def start(self) -> Mapping[TopicPartition, Bounds]:
         """Connect; return where logs begin and end.
@@ -252,7 +258,10 @@ class Posted(NamedTuple):
 
 
 class LogPositions(Protocol):
-    """Finds places in logs, without belonging to a group."""
+    """Finds places in logs, without belonging to a group.
+
+    Any call may raise MisconfiguredError: what only a person can change.
+    """
 
     async def before(self, offsets: Mapping[TopicPartition, int], window_us: int) -> Mapping[TopicPartition, int]:
         """Return for each partition the first offset that is at most `window_us` older than the record before `offset`.
@@ -280,7 +289,10 @@ class LogPositions(Protocol):
 
 
 class RecentRecords(Protocol):
-    """Reads the ends of topics, without belonging to a group."""
+    """Reads the ends of topics, without belonging to a group.
+
+    Any call may raise MisconfiguredError: what only a person can change.
+    """
 
     async def last(self, topic: str, count: int) -> Sequence[Record]:
         """Return about the last `count` records of a topic, oldest first: of each partition as many as of the others.

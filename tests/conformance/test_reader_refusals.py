@@ -145,6 +145,7 @@ async def test_an_application_that_may_not_read_its_answers_is_told_so() -> None
     """And not that no broker answers."""
     for case in cases(of(BEFORE, lasting), EVER):
         async with refusing(case) as broker:
+            await asked(broker.connection, VALUES)
             broker.refuse()
             tail = KafkaTail(broker.connection, ["in"])
             with pytest.raises(MisconfiguredError, match="no right Read"):

@@ -10,7 +10,9 @@ import aiohttp
 import pytest
 
 from deploy.config.settings import Settings
+from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
+from deploy.system import control as started
 from deploy.system.control import control
 from deploy.system.roles import shared
 from schemas import topics
@@ -23,8 +25,9 @@ from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.producer import KafkaTransport
-from streams.topology import CONTROL_MINUTES, CONTROL_TABLE
+from streams.topology import CONTROL_MINUTES, CONTROL_TABLE, build
 from tests import pages
+from tests.conformance.refusals import Api, Code
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, MutableMapping
@@ -180,3 +183,32 @@ async def test_a_page_that_reads_no_more_begins_anew(
     finally:
         stop.set()
         assert await running
+
+
+async def test_a_page_that_a_broker_refuses_once_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust ends for a code that may pass; the page would be gone, without a word where other roles run beside it."""
+    monkeypatch.setattr(started, "ANEW_AFTER_S", 0.1)
+    stop, port = asyncio.Event(), free_port()
+    with EmbeddedBroker() as broker:
+        broker.create_topics({f"p.{name}": topic.partitions for name, topic in build((), 1).topics.items()})
+        broker.cluster.push_request_errors(Api.LIST_OFFSETS, [Code.REPLICA_NOT_AVAILABLE])
+        settings = Settings.model_validate(
+            {"prefix": "p", "kafka": {"bootstrap": broker.bootstrap}, "control": {"port": port}}
+        )
+        running = asyncio.create_task(control(shared(settings, CODEC, "1"), stop))
+        try:
+            async with asyncio.timeout(WAIT_S), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+                while not await seen(session):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.1)
+        finally:
+            stop.set()
+            assert await running
+
+
+async def seen(session: aiohttp.ClientSession) -> list[str]:
+    """Return the processes that the page shows; none where it does not answer."""
+    try:
+        async with session.get("/api/status") as reply:
+            return [each["instance"] for each in (await reply.json())["processes"]]
+    except aiohttp.ClientConnectionError:
+        return []

@@ -67,14 +67,14 @@ class KafkaLogs:
             return await self._bounds(reader)
         except LOST as fault:
             await self.stop(1.0)
-            raise translated(fault, f"{{}}; are {', '.join(self._topics)} created?") from fault
+            raise translated(fault, advice=f"; are {', '.join(self._topics)} created?") from fault
 
     async def bounds(self) -> Mapping[TopicPartition, Bounds]:
         """Return where logs begin and end now; see `ports.Logs`."""
         try:
             return await self._bounds(self._running())
         except LOST as fault:
-            raise translated(fault, "cannot look up where logs end: {}") from fault
+            raise translated(fault, "cannot look up where logs end: ") from fault
 
     async def find(self, time_us: int) -> Mapping[TopicPartition, int]:
         """Return the first offsets that are not older; see `ports.Logs`."""
@@ -82,7 +82,7 @@ class KafkaLogs:
         try:
             found = await consumer.offsets_for_times(dict.fromkeys(consumer.assignment(), max(0, -(-time_us // 1000))))
         except LOST as fault:
-            raise translated(fault, f"cannot look up what is not older than {time_us} us: {{}}") from fault
+            raise translated(fault, f"cannot look up what is not older than {time_us} us: ") from fault
         return {self._logical(place): at.offset for place, at in found.items() if at is not None}
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -207,7 +207,7 @@ class KafkaPositions:
                 await reader.start()
                 found = await self._begin(reader, wanted, window_us)
         except (*LOST, TimeoutError) as fault:
-            raise translated(fault, "cannot look up where to start: {}") from fault
+            raise translated(fault, "cannot look up where to start: ") from fault
         finally:
             await reader.stop(self._timeout_s)
         return {partition: found[self._connection.kafka_partition(partition)] for partition in offsets}
@@ -222,7 +222,7 @@ class KafkaPositions:
                 await reader.start()
                 found = await reader.consumer.end_offsets(list(real.values()))
         except (*LOST, TimeoutError) as fault:
-            raise translated(fault, "cannot look up where logs end: {}") from fault
+            raise translated(fault, "cannot look up where logs end: ") from fault
         finally:
             await reader.stop(self._timeout_s)
         return {partition: found[real[partition]] for partition in partitions}
@@ -236,7 +236,7 @@ class KafkaPositions:
                 await reader.start()
                 found = await self._times_after_ms(reader, wanted)
         except (*LOST, TimeoutError) as fault:
-            raise translated(fault, "cannot look up how old records are: {}") from fault
+            raise translated(fault, "cannot look up how old records are: ") from fault
         finally:
             await reader.stop(self._timeout_s)
         real = {partition: self._connection.kafka_partition(partition) for partition in offsets}
@@ -311,7 +311,7 @@ class KafkaRecent:
                 await reader.start()
                 found = await _ending(reader, count)
         except (*LOST, OSError) as fault:  # a TimeoutError is one
-            raise translated(fault, f"cannot read the end of {topic}: {{}}") from fault
+            raise translated(fault, f"cannot read the end of {topic}: ") from fault
         finally:
             await reader.stop(self._timeout_s)
         return sorted(readable(found), key=lambda record: record.timestamp_us)
@@ -377,7 +377,7 @@ class KafkaTail:
         except LOST as fault:
             await self.stop()
             where = f"no broker answers at {self._connection.bootstrap}"
-            raise translated(fault, f"{where}: start one (`skysail kafka start`) or name another; {{}}") from fault
+            raise translated(fault, f"{where}: start one (`skysail kafka start`) or name another; ") from fault
         reader.seek(ends)
         return {topic: sum(p.topic == name for p in ends) for topic, name in zip(self._topics, names, strict=True)}
 
@@ -388,6 +388,7 @@ class KafkaTail:
 
         Raises:
             BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
+            MisconfiguredError: nobody may read it any more.
         """
         return readable(cast("list[Record]", await self.poll_batches(timeout_ms)))  # no batch was to stay whole
 

@@ -16,7 +16,9 @@ from aiokafka.errors import KafkaError
 from streams.operators.contract import Batch, Record, Span
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.clients import LogReader
+from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.fast.whole_batches import records_of
+from streams.runtime.kafka.refusals import translated
 from streams.runtime.kafka.transport_ports import FetchSettings
 from streams.runtime.ports import Bounds
 
@@ -82,9 +84,9 @@ class KafkaSearch:
         """
         try:
             await self._reader.start()
-        except KafkaError as fault:
+        except LOST as fault:
             await self.stop()
-            raise BrokerUnavailableError(f"no broker answers at {self._connection.bootstrap}; {fault!r}") from fault
+            raise translated(fault, f"no broker answers at {self._connection.bootstrap}; ") from fault
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -102,8 +104,8 @@ class KafkaSearch:
         consumer = self._reader.consumer
         try:
             begins, ends = await consumer.beginning_offsets([*real]), await consumer.end_offsets([*real])
-        except KafkaError as fault:
-            raise BrokerUnavailableError(f"cannot look up where logs end: {fault!r}") from fault
+        except LOST as fault:
+            raise translated(fault, "cannot look up where logs end: ") from fault
         return {place: Bounds(begins[at], ends[at]) for at, place in real.items()}
 
     async def spans(self, windows: Mapping[TopicPartition, tuple[int, int]]) -> list[Span]:
@@ -192,8 +194,8 @@ class KafkaSearch:
         real = {self._connection.kafka_partition(place): max(0, us // 1000) for place, us in times_us.items()}
         try:
             found = await self._reader.consumer.offsets_for_times(real)
-        except KafkaError as fault:
-            raise BrokerUnavailableError(f"cannot look up which records are of a time: {fault!r}") from fault
+        except LOST as fault:
+            raise translated(fault, "cannot look up which records are of a time: ") from fault
         named = {self._connection.kafka_partition(place): place for place in times_us}
         return {named[place]: at.offset for place, at in found.items() if at is not None}
 
@@ -210,8 +212,8 @@ class KafkaSearch:
         source = self._reader.source
         try:
             fetched = await source.poll([*left], _POLL_MS)
-        except KafkaError as fault:
-            raise BrokerUnavailableError(repr(fault)) from fault
+        except LOST as fault:
+            raise translated(fault) from fault
         for place, taken in fetched.items():
             hunt.take(taken, left[place].end)
         done = [place for place, span in left.items() if (source.position(place) or 0) >= span.end]

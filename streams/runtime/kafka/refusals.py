@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import errors
 from aiokafka.errors import (
-    AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
@@ -23,17 +22,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _RIGHT: Final = "this user has no right Read on it: `skysail topics acl` prints who needs which"
-_LOGIN: Final = "the broker does not let this user in; see its name, secret and mechanism in `kafka.properties`"
+# A broker that creates topics by itself says the same of one that is not there, to who may not create it.
+_TOPIC: Final = "this user has no right Read on it, or it is not there: see `skysail topics acl` and `topics check`"
 _OLD: Final = "Apache Kafka 2.3 or a later one is needed"
 _OTHERS: Final = "others are in its group who divide partitions otherwise; stop them, or choose another `kafka.prefix`"
 _SENTENCES: Final[dict[type[Exception], str]] = {
-    AuthenticationFailedError: _LOGIN,
-    errors.SaslAuthenticationFailed: _LOGIN,
-    errors.UnsupportedSaslMechanismError: _LOGIN,
-    errors.IllegalSaslStateError: _LOGIN,
     ClusterAuthorizationFailedError: _RIGHT,
     GroupAuthorizationFailedError: _RIGHT,
-    TopicAuthorizationFailedError: _RIGHT,
+    TopicAuthorizationFailedError: _TOPIC,
     IncompatibleBrokerVersion: _OLD,
     errors.UnsupportedVersionError: _OLD,
     errors.InconsistentGroupProtocolError: _OTHERS,
@@ -55,9 +51,9 @@ def refusal(fault: Exception) -> MisconfiguredError | None:
     return None
 
 
-def translated(fault: Exception, what: str = "{}") -> BrokerUnavailableError | MisconfiguredError:
-    """Return a client's error in our words; `what` is to be said of one that may pass, with the error for its `{}`."""
-    return refusal(fault) or BrokerUnavailableError(what.format(repr(fault)))
+def translated(fault: Exception, what: str = "", advice: str = "") -> BrokerUnavailableError | MisconfiguredError:
+    """Return a client's error in our words; one that may pass stands between what failed and what to do about it."""
+    return refusal(fault) or BrokerUnavailableError(f"{what}{fault!r}{advice}")
 
 
 def unattended(running: AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -71,9 +71,10 @@ class FakeAsker:
     async def connect(self) -> None:
         """Be connected."""
 
-    async def lost(self) -> None:
+    async def lost(self) -> str:
         """Stay connected."""
         await asyncio.Event().wait()
+        raise AssertionError
 
     async def close(self) -> None:
         """Be gone."""

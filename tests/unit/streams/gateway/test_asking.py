@@ -56,9 +56,10 @@ class LosingAsker(FakeAsker):
         if self.is_away:
             raise BrokerUnavailableError("no broker")
 
-    async def lost(self) -> None:
+    async def lost(self) -> str:
         """Wait for the end."""
         await self.end.wait()
+        return "it has ended"
 
     async def close(self) -> None:
         """Note it."""
