@@ -18,7 +18,8 @@ def test_the_sentence_names_the_group_or_the_topic_and_who_prints_the_rights(fau
     said = translated(fault)
     assert isinstance(said, MisconfiguredError)
     assert f"{fault.args[0]}'" in str(said)
-    assert "no right Read on it, or it is not there: see `skysail topics acl`" in str(said)
+    assert "this user has no right Read on it" in str(said)
+    assert "`skysail topics acl`" in str(said)
 
 
 @pytest.mark.parametrize(
