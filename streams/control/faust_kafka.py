@@ -6,14 +6,20 @@ once a second each. A fetch for each report would be most of an idle deployment'
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import faust
+from aiokafka.errors import ConsumerStoppedError
 from faust.transport.drivers import aiokafka as driver
+from mode import Service
 from mode.threads import ServiceThread, WorkerThread
 
 from streams.runtime.kafka import private
 from streams.runtime.kafka.aiokafka_fixes import mend
+from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.refusals import refusal
+from streams.runtime.kafka.transport_ports import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +31,8 @@ WAIT_MS = 500
 # More than reports amount to in that time; a table that is read at start has as much at once.
 ENOUGH_BYTES = 1 << 16
 REST_S = 0.1  # between two attempts to connect
+JOINING_S = 1.0  # between two looks at what keeps it from its group
+_log = logging.getLogger(__name__)
 
 
 def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
@@ -75,6 +83,23 @@ class _Thread(driver.AIOKafkaConsumerThread):
             private.fetch_less_often(consumer, WAIT_MS, ENOUGH_BYTES)
             mend(private.client_of(consumer), REST_S)
         return consumer
+
+    @Service.task
+    async def _go_on_joining(self) -> None:
+        """Ask for records until there are partitions: aiokafka joins no group after an error that nobody has taken.
+
+        Faust asks for none before, and would wait for ever after one answer of a broker that fails itself.
+        """
+        while not self.should_stop:
+            await self.sleep(JOINING_S)
+            if self._consumer is None or self._consumer.assignment():
+                continue
+            try:
+                await self._consumer.getmany(NOWHERE, timeout_ms=0)
+            except ConsumerStoppedError:
+                return
+            except LOST as fault:
+                _log.warning("control joins its group again: %s", refusal(fault) or repr(fault))
 
 
 class _FaustConsumer(driver.Consumer):

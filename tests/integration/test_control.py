@@ -185,13 +185,23 @@ async def test_a_page_that_reads_no_more_begins_anew(
         assert await running
 
 
-async def test_a_page_that_a_broker_refuses_once_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Faust ends for a code that may pass; the page would be gone, without a word where other roles run beside it."""
+@pytest.mark.parametrize(
+    ("api", "code"),
+    [
+        (Api.LIST_OFFSETS, Code.REPLICA_NOT_AVAILABLE),
+        (Api.COORDINATOR, Code.UNKNOWN_SERVER_ERROR),
+        (Api.JOIN, Code.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_a_page_that_a_broker_refuses_once_begins_anew(
+    api: Api, code: Code, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faust ends for codes that may pass, or waits for ever; the page would be gone without a word."""
     monkeypatch.setattr(started, "ANEW_AFTER_S", 0.1)
     stop, port = asyncio.Event(), free_port()
     with EmbeddedBroker() as broker:
         broker.create_topics({f"p.{name}": topic.partitions for name, topic in build((), 1).topics.items()})
-        broker.cluster.push_request_errors(Api.LIST_OFFSETS, [Code.REPLICA_NOT_AVAILABLE])
+        broker.cluster.push_request_errors(api, [code])
         settings = Settings.model_validate(
             {"prefix": "p", "kafka": {"bootstrap": broker.bootstrap}, "control": {"port": port}}
         )
