@@ -13,7 +13,7 @@ from schemas.records import Report
 from streams.control import app
 from streams.control.app import ControlOptions, create
 from streams.control.figures import SILENT_AFTER_US
-from streams.control.page.visibility import STUCK_REPORTS
+from streams.control.page.visibility import BLIND_REPORTS, STUCK_REPORTS, DeploymentSettings, Visibility
 from tests.virtual import run
 
 if TYPE_CHECKING:
@@ -82,6 +82,18 @@ def test_an_app_is_stuck_once_a_minute_of_reports_was_taken_and_none_is_read(
 
     run(scene())
     assert stuck.is_set() is is_stuck
+
+
+@pytest.mark.parametrize(("has_seen", "reports"), [(False, STUCK_REPORTS), (True, BLIND_REPORTS)])
+def test_a_page_that_has_seen_before_is_waited_for_a_shorter_time(has_seen: bool, reports: int) -> None:
+    """A start reads a table first; after a freeze there is little to catch up with."""
+    sight = Visibility(DeploymentSettings(instance="control@1"), 0)
+    if has_seen:
+        sight.heard(Report("control@1", "control", 1, {}, {}), 1)
+    for number in range(reports):
+        assert not sight.is_stuck
+        sight.taken(2 + number)
+    assert sight.is_stuck
 
 
 class Ticked:
