@@ -10,16 +10,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import faust
-from aiokafka.errors import ConsumerStoppedError
 from faust.transport.drivers import aiokafka as driver
 from mode import Service
 from mode.threads import ServiceThread, WorkerThread
 
 from streams.runtime.kafka import private
-from streams.runtime.kafka.aiokafka_fixes import mend
-from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.aiokafka_fixes import mend, taken_error
 from streams.runtime.kafka.refusals import refusal
-from streams.runtime.kafka.transport_ports import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,13 +89,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         """
         while not self.should_stop:
             await self.sleep(JOINING_S)
-            if self._consumer is None or self._consumer.assignment():
-                continue
-            try:
-                await self._consumer.getmany(NOWHERE, timeout_ms=0)
-            except ConsumerStoppedError:
-                return
-            except LOST as fault:
+            if self._consumer is not None and (fault := await taken_error(self._consumer)) is not None:
                 _log.warning("control joins its group again: %s", refusal(fault) or repr(fault))
 
 

@@ -1,4 +1,4 @@
-"""Three faults of aiokafka, mended in one client and its connections; other clients of the process stay as they are."""
+"""Faults of aiokafka, mended in one client and its connections; other clients of the process stay as they are."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError
 
 from streams.runtime.kafka import private
+from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.transport_ports import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from aiokafka import AIOKafkaConsumer
     from aiokafka.client import AIOKafkaClient
     from aiokafka.conn import AIOKafkaConnection
 
@@ -66,3 +69,16 @@ def _send_or_break(connection: AIOKafkaConnection, send: Callable[..., T], reque
         return send(request, **options)
     except RuntimeError as fault:
         raise private.broken(connection, fault) from fault
+
+
+async def taken_error(consumer: AIOKafkaConsumer) -> Exception | None:
+    """Return what keeps a consumer without partitions from its group: once that is taken, it goes on joining."""
+    if consumer.assignment():
+        return None
+    try:
+        await consumer.getmany(NOWHERE, timeout_ms=0)
+    except ConsumerStoppedError:
+        return None
+    except LOST as fault:
+        return fault
+    return None
