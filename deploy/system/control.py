@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Until a page that could not begin anew tries again.
+# Between an app that gave up, or could not begin anew, and the next one.
 ANEW_AFTER_S = 5.0
 # For how long all hosts of a pool stand still when their plan changes: a rebalance of two members on one machine
 # (measured, `tests/integration/test_planned.py`).

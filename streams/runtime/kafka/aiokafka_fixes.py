@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def mend(client: AIOKafkaClient, rest_s: float) -> None:
-    """Make up for three faults of aiokafka in a client that is not connected yet; see the functions below."""
+    """Make up for faults of aiokafka in a client that is not connected yet; see the functions below."""
     if private.supported() is None:
         client.bootstrap = partial(_bootstrap_or_fail, client, client.bootstrap)
         private.wrap_connecting(client, lambda connect: partial(_connect_or_rest, connect, rest_s))
