@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PRODUCER = 0  # RD_KAFKA_PRODUCER
 _ERROR_BYTES = 512
+_CODES_AT_ONCE = 512  # ctypes passes 1024 arguments at most
 _TOPIC_ALREADY_EXISTS = 36  # Kafka error code
 
 # For each function the type of its result and those of its arguments.
@@ -130,10 +131,10 @@ class MockCluster:
     def push_partition_errors(self, topic: str, partition: int, api_key: int, codes: Sequence[int]) -> None:
         """Answer for one partition with these codes: of Produce or Fetch, which are not refused as a whole."""
         push = self._library.rd_kafka_mock_partition_push_request_errors
-        for code in codes:
-            self._require(
-                push(self._handle, topic.encode(), partition, api_key, 1, c_int(code)), f"{topic}-{partition}"
-            )
+        for start in range(0, len(codes), _CODES_AT_ONCE):  # each call may wait 25 ms for the cluster's thread
+            them = [c_int(code) for code in codes[start : start + _CODES_AT_ONCE]]
+            fault = push(self._handle, topic.encode(), partition, api_key, len(them), *them)
+            self._require(fault, f"{topic}-{partition}")
 
     def topic_error(self, topic: str, code: int) -> None:
         """Say this of a topic to all who ask for metadata, until another code is set (0 is none)."""
