@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CLOCK = SystemClock()
 # Quick group membership: a member that vanishes is replaced after 3 s.
 QUICK = ConsumerSettings(session_timeout_ms=3_000, heartbeat_ms=300, rebalance_timeout_ms=10_000)
+# For a step; where others have the cores, Kafka takes a minute to start.
+PATIENCE_S = 120.0
 
 
 @asynccontextmanager
@@ -42,15 +44,12 @@ async def producing(connection: KafkaConnection, **settings: Any) -> AsyncIterat
 async def put(transport: KafkaTransport, values: Iterable[bytes], partition: int = 0, topic: str = "in") -> None:
     """Produce values to one partition, trying again while the broker is not there."""
     emits = [Emit(topic, partition, b"k", value) for value in values]
-    for _ in range(300):
-        try:
-            while emits:
+    async with asyncio.timeout(PATIENCE_S):
+        while emits:
+            try:
                 emits = emits[await transport.send(topic, partition, emits) :]
-        except BrokerUnavailableError:
-            await asyncio.sleep(0.1)
-        else:
-            return
-    raise TimeoutError(topic)
+            except BrokerUnavailableError:
+                await asyncio.sleep(0.1)
 
 
 async def put_batch(connection: KafkaConnection, data: bytes, partition: int = 0, topic: str = "in") -> None:
@@ -91,7 +90,7 @@ async def looping(
             await task
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
     """Wait for something that other tasks bring about."""
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - the condition is the broker's doing, there is no event for it

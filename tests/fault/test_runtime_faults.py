@@ -50,8 +50,8 @@ async def test_a_killed_broker_loses_nothing(own_kafka: ApacheKafka, prefix: str
         await asyncio.to_thread(own_kafka.kill)
         await asyncio.sleep(2)
         await asyncio.to_thread(own_kafka.start)
-        await until(sending.done, 60)
-        await until(lambda: set(kernel.seen()) >= sent, 60)
+        await sending
+        await until(lambda: set(kernel.seen()) >= sent)
         assert not task.done()
     out = Counter(record.value for record in await take(connection, "out"))
     assert len(sent) == 2_000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from deploy.config.settings import Settings
 from deploy.local.embedded import EmbeddedBroker
@@ -183,6 +184,29 @@ async def test_a_page_that_reads_no_more_begins_anew(
     finally:
         stop.set()
         assert await running
+
+
+async def test_a_page_reads_what_is_of_the_present(kafka: Broker, prefix: str, tmp_path: Path) -> None:
+    """Its group may have committed nothing for hours: it does not read them all before it shows who runs now."""
+    reports = f"{prefix}.{topics.REPORTS}"
+    kafka.create_topics({reports: 1, f"{prefix}.{CONTROL_TABLE}": 1, f"{prefix}.{CONTROL_MINUTES}": 1})
+    now_us = time.time_ns() // 1000
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap) as producer:
+        for instance, time_us in (("first", now_us), ("long ago", now_us - 3_600_000_000), ("lately", now_us)):
+            value = CODEC.encode(Report(instance, "joiner", time_us, {}, {}))
+            await producer.send_and_wait(reports, value, b"x", 0, time_us // 1000)
+    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, group_id=f"{prefix}.control") as consumer:
+        consumer.assign([TopicPartition(reports, 0)])
+        await consumer.commit({TopicPartition(reports, 0): 1})
+    app, state = create(ControlOptions(kafka.bootstrap, prefix, "control@1", tmp_path), CODEC, asyncio.Event())
+    await app.start()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while "lately" not in state.live:  # noqa: ASYNC110 - nothing tells
+                await asyncio.sleep(0.1)
+        assert "long ago" not in state.live
+    finally:
+        await app.stop()
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def test_the_dead_letter_of_the_largest_record_fits(kafka: Broker, prefix:
         for record in records:
             assert await sent.send("in", 0, [record]) == 1
         async with looping(connection, kernel, ROLE) as (loop, _):
-            await until(lambda: len(kernel.seen()) == len(records) and not loop._tracker.outstanding(), 60)
+            await until(lambda: len(kernel.seen()) == len(records) and not loop._tracker.outstanding())
         letters = await take(connection, "in.dlq")
         assert len(letters) == len(records)
         assert {dict(letter.headers)["skysail.error.topic"] for letter in letters} == {b"in"}
