@@ -57,6 +57,11 @@ SENSE_EVERY_S = 60.0
 PLAN_EVERY_S = 2.0
 # As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
 SESSION_S, HEARTBEAT_S = 10.0, 2.0
+# How long answers are waited for. Faust's 90 s, and 20 minutes for what it writes, would be without figures where a
+# network drops a connection without a word. Reading waits for joins, too.
+ANSWER_S, TAKEN_S = 30.0, 10.0
+# Faust waits for room in a batch, and ends where that takes as long as above: one must hold what an outage gathers.
+BATCH_BYTES = 1 << 20
 # Folding a few reports again after a crash changes nothing, and each commit costs Faust a table for its DEBUG log.
 COMMIT_S = 10.0
 
@@ -132,6 +137,9 @@ def _bare(options: ControlOptions) -> faust.App:
         broker_session_timeout=SESSION_S,
         broker_rebalance_timeout=SESSION_S,
         broker_heartbeat_interval=HEARTBEAT_S,
+        broker_request_timeout=ANSWER_S,
+        producer_request_timeout=TAKEN_S,
+        producer_max_batch_size=BATCH_BYTES,
         broker_commit_interval=COMMIT_S,
         consumer_auto_offset_reset="latest",
         consumer_group_instance_id=options.member,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
@@ -11,14 +12,17 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from deploy.config.settings import Settings
+from deploy.local.cluster import KafkaCluster
 from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
 from deploy.system import control as started
 from deploy.system.control import control
 from deploy.system.roles import shared
+from load.harness.proxy import Proxy
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Report
+from streams.control import app as created
 from streams.control.app import ControlOptions, create
 from streams.control.page import visibility
 from streams.control.state import ControlState
@@ -186,6 +190,30 @@ async def test_a_page_that_reads_no_more_begins_anew(
         assert await running
 
 
+async def test_a_page_whose_connections_fall_silent_sees_again(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a network has dropped without a word is given up: what is read, and what is written."""
+    for name in ("SESSION_S", "ANSWER_S", "TAKEN_S"):
+        monkeypatch.setattr(created, name, 3.0)
+    stop, broker, port = asyncio.Event(), free_port(), free_port()
+    with Proxy([broker]) as proxy, KafkaCluster(1, bench=False, through={broker: proxy.doors[broker]}) as cluster:
+        cluster.nodes[0].create_topics(
+            {f"{prefix}.{name}": topic.partitions for name, topic in build((), 1).topics.items()}
+        )
+        bootstrap = f"127.0.0.1:{proxy.doors[broker]}"
+        settings = Settings.model_validate(
+            {"prefix": prefix, "kafka": {"bootstrap": bootstrap}, "control": {"port": port}}
+        )
+        running = asyncio.create_task(control(shared(settings, CODEC, "1"), stop))
+        try:
+            async with asyncio.timeout(WAIT_S), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+                await shown(session, 0)
+                proxy.half_open()
+                await shown(session, time.time_ns() // 1000)
+        finally:
+            stop.set()
+            assert await running
+
+
 async def test_a_page_reads_what_is_of_the_present(kafka: Broker, prefix: str, tmp_path: Path) -> None:
     """Its group may have committed nothing for hours: it does not read them all before it shows who runs now."""
     reports = f"{prefix}.{topics.REPORTS}"
@@ -195,7 +223,9 @@ async def test_a_page_reads_what_is_of_the_present(kafka: Broker, prefix: str, t
         for instance, time_us in (("first", now_us), ("long ago", now_us - 3_600_000_000), ("lately", now_us)):
             value = CODEC.encode(Report(instance, "joiner", time_us, {}, {}))
             await producer.send_and_wait(reports, value, b"x", 0, time_us // 1000)
-    async with AIOKafkaConsumer(bootstrap_servers=kafka.bootstrap, group_id=f"{prefix}.control") as consumer:
+    async with AIOKafkaConsumer(
+        bootstrap_servers=kafka.bootstrap, group_id=f"{prefix}.control", enable_auto_commit=False
+    ) as consumer:
         consumer.assign([TopicPartition(reports, 0)])
         await consumer.commit({TopicPartition(reports, 0): 1})
     app, state = create(ControlOptions(kafka.bootstrap, prefix, "control@1", tmp_path), CODEC, asyncio.Event())
@@ -237,6 +267,16 @@ async def test_a_page_that_a_broker_refuses_once_begins_anew(
         finally:
             stop.set()
             assert await running
+
+
+async def shown(session: aiohttp.ClientSession, since_us: int) -> None:
+    """Wait until the page shows what it has reported itself since then."""
+    while True:
+        with suppress(aiohttp.ClientConnectionError):
+            async with session.get("/api/status") as reply:
+                if any(each["time_us"] > since_us for each in (await reply.json())["processes"]):
+                    return
+        await asyncio.sleep(0.1)
 
 
 async def seen(session: aiohttp.ClientSession) -> list[str]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 TOPIC = "observations"
 SECOND_US = 1_000_000
+# A broker deletes what is older than its retention, every few minutes.
+BEGAN_S = int(time.time()) - 60
 
 
 @pytest.fixture
@@ -35,19 +37,26 @@ def settings(kafka: Broker, prefix: str) -> Iterator[Settings]:
     delete(kafka.bootstrap, prefix)
 
 
+def at_us(second: int) -> int:
+    """Return when the message of this second was written."""
+    return (BEGAN_S + second) * SECOND_US
+
+
 def write(settings: Settings, producer: Producer, seconds: range) -> None:
     """Write a message for each second."""
     for second in seconds:
-        producer.produce(f"{settings.prefix}.{TOPIC}", str(second), partition=second % 2, timestamp=second * 1_000)
+        producer.produce(
+            f"{settings.prefix}.{TOPIC}", str(second), partition=second % 2, timestamp=at_us(second) // 1_000
+        )
     producer.flush(10)
 
 
 def test_from_a_time_on_every_partition_begins_with_the_first_that_is_as_late(settings: Settings) -> None:
     """A partition without any begins at its end."""
-    found = {int(record.value or b"") for record in records(settings, TOPIC, 7 * SECOND_US - 500)}
+    found = {int(record.value or b"") for record in records(settings, TOPIC, at_us(7) - 500)}
     assert found == {7, 8, 9, 10}
-    assert {record.timestamp_us for record in records(settings, TOPIC, 10 * SECOND_US)} == {10 * SECOND_US}
-    assert [*records(settings, TOPIC, 11 * SECOND_US)] == []
+    assert {record.timestamp_us for record in records(settings, TOPIC, at_us(10))} == {at_us(10)}
+    assert [*records(settings, TOPIC, at_us(11))] == []
 
 
 def test_from_the_beginning_all_are_read_and_from_the_end_none(settings: Settings) -> None:
