@@ -45,7 +45,7 @@ LOOK_BACK = (1, 64, 4096)  # how far before an offset a record is looked for: tr
 _CONNECT_S = 5.0
 _STOP_S = 3.0
 # A tail waits as a group's consumer does: latency does not depend on it, what idling costs does.
-_TAILING = FetchSettings(200, request_timeout_ms=40_000)
+_TAILING = FetchSettings(200)
 
 
 class KafkaLogs:
