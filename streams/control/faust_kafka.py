@@ -6,18 +6,20 @@ once a second each. A fetch for each report would be most of an idle deployment'
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Any
 
 import faust
-from aiokafka.errors import KafkaError
 from faust.transport.drivers import aiokafka as driver
 from mode import Service
 from mode.threads import ServiceThread, WorkerThread
 
+from streams.control.figures import FORGOTTEN_AFTER_US
 from streams.runtime.kafka import private
 from streams.runtime.kafka.aiokafka_fixes import mend, taken_error
+from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.refusals import refusal
 
 if TYPE_CHECKING:
@@ -32,9 +34,13 @@ WAIT_MS = 500
 ENOUGH_BYTES = 1 << 16
 REST_S = 0.1  # between two attempts to connect
 JOINING_S = 1.0  # between two looks at what keeps it from its group
-# A page shows the present: what was reported before is not read. Faust commits no more once it has missed a record, and
-# its next start would go on there: hours ago.
-BACK_S = 30.0
+# How long answers are waited for: a network may drop a connection without a word. Longer than a join is held back, and
+# less than the 90 s of Faust's steps, which it then ends without a word.
+ANSWER_S = 30.0
+# The page forgets who was silent for so long, so older reports are not read. Faust commits no more once it has missed a
+# record, and its next start would go on there: hours ago.
+BACK_S = FORGOTTEN_AFTER_US / 1e6
+LOOK_UP_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -84,6 +90,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         if private.supported() is None:  # no setting of Faust's leads there
             private.fetch_less_often(consumer, WAIT_MS, ENOUGH_BYTES)
+            private.answer_within(consumer, int(ANSWER_S * 1e3))
             mend(private.client_of(consumer), REST_S)
         return consumer
 
@@ -107,15 +114,18 @@ class _Thread(driver.AIOKafkaConsumerThread):
         consumer = self._ensure_consumer()
         found: dict[TP, int] = await consumer.seek_to_committed()
         since_ms = int((time.time() - BACK_S) * 1e3)
+        places = {where: since_ms for where, offset in found.items() if offset}
         try:
-            recent = await consumer.offsets_for_times({where: since_ms for where, offset in found.items() if offset})
-        except KafkaError as fault:  # it reads more than it needs
+            async with asyncio.timeout(LOOK_UP_S):
+                ends, recent = await consumer.end_offsets([*places]), await consumer.offsets_for_times(places)
+        except (*LOST, TimeoutError) as fault:  # it reads more than it needs
             _log.warning("control goes on where it was: %s", refusal(fault) or repr(fault))
             return found
         for where, its in recent.items():
-            if its is not None and its.offset > found[where]:
-                consumer.seek(where, its.offset)
-                found[where] = its.offset
+            begin = ends[where] if its is None else its.offset
+            if begin > found[where]:
+                consumer.seek(where, begin)
+                found[where] = begin
         return found
 
 

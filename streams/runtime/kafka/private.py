@@ -34,10 +34,10 @@ _DEFAULT_GROUP = 0  # of the client's connections to one broker; the group coord
 # Where each name is set or used. A function's code says which names it uses, so that nothing has to be made for a look.
 _NAMES: tuple[tuple[Callable[..., object], tuple[str, ...]], ...] = (
     (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetcher")),
-    (AIOKafkaConsumer.__init__, ("_fetch_min_bytes", "_fetch_max_wait_ms")),
+    (AIOKafkaConsumer.__init__, ("_fetch_min_bytes", "_fetch_max_wait_ms", "_request_timeout_ms")),
     (GroupCoordinator.__init__, ("_group_instance_id",)),
     (GroupCoordinator.reset_generation, ("request_rejoin",)),
-    (AIOKafkaClient.__init__, ("_conns", "_sync_task")),
+    (AIOKafkaClient.__init__, ("_conns", "_sync_task", "_request_timeout_ms")),
     (AIOKafkaClient.ready, ("_get_conn",)),
     (AIOKafkaConnection.send, ("_versions", "_next_correlation_id", "_writer", "_requests")),
 )
@@ -107,6 +107,11 @@ def rejoin(consumer: AIOKafkaConsumer) -> None:
 def fetch_less_often(consumer: AIOKafkaConsumer, wait_ms: int, least_bytes: int) -> None:
     """Have a consumer that somebody else (Faust) has made, and not started, fetch less often."""
     consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = wait_ms, least_bytes  # noqa: SLF001
+
+
+def answer_within(consumer: AIOKafkaConsumer, answer_ms: int) -> None:
+    """Have a consumer that somebody else has made, and not started, wait for answers this long."""
+    consumer._request_timeout_ms = client_of(consumer)._request_timeout_ms = answer_ms  # noqa: SLF001
 
 
 def connection_to(client: AIOKafkaClient, node: int) -> AIOKafkaConnection | None:
