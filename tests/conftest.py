@@ -21,7 +21,7 @@ from deploy.errors import MissingError
 from deploy.local.apache import ApacheKafka
 from deploy.local.redis import RedisServer
 from policies import outside
-from tests.sharing import shared_broker
+from tests.sharing import FOR_EVER, shared_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,7 @@ def redis_server() -> Iterator[RedisServer]:
 @pytest.fixture
 def own_kafka() -> Iterator[ApacheKafka]:
     """Start an Apache Kafka for this test alone, which may `kill`, `start`, `restart` it (about 3 s each)."""
-    server = ApacheKafka()
+    server = ApacheKafka(properties=FOR_EVER)
     try:
         server.start()
     except MissingError as error:

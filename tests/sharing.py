@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from fcntl import LOCK_EX, LOCK_SH, flock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from deploy.local.services import open_broker
+from deploy.local.apache import ApacheKafka
+from deploy.local.services import APACHE, open_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from deploy.local.services import Broker
+
+# Many tests write records that seem to be of 1970, and every few minutes a broker deletes what is older than a week.
+FOR_EVER: Final = {"log.retention.ms": "-1"}
 
 
 @contextmanager
@@ -32,7 +36,7 @@ def shared_broker(spec: str, folder: Path) -> Iterator[Broker]:
     with (folder / "users").open("w") as users:
         with _alone(folder):
             is_ours = not address.exists()
-            broker = open_broker(spec if is_ours else address.read_text())
+            broker = _opened(spec) if is_ours else open_broker(address.read_text())
             address.write_text(broker.bootstrap)
             flock(users, LOCK_SH)
         try:
@@ -43,6 +47,10 @@ def shared_broker(spec: str, folder: Path) -> Iterator[Broker]:
                     address.unlink()  # who comes from now on starts another one
                 flock(users, LOCK_EX)
             broker.stop()
+
+
+def _opened(spec: str) -> Broker:
+    return ApacheKafka(properties=FOR_EVER).start() if spec == APACHE else open_broker(spec)
 
 
 @contextmanager
