@@ -44,7 +44,7 @@ LATER: Final = b"later"  # is written when all refusals are over
 class Outcome(NamedTuple):
     """What became of a role: why it ended, how often it was refused, what it and its successor have written.
 
-    Of what was asked and of letters there may be copies: on a busy machine a broker takes what it has not answered yet.
+    What was asked may be there twice: on a busy machine a broker takes what it has not answered yet.
     """
 
     ended: str
@@ -60,7 +60,7 @@ class Outcome(NamedTuple):
     def has_blamed(self) -> bool:
         """Whether each record has its letter: with its value, or without one where even that was too large."""
         told = {*self.letters}
-        return not self.ended and not self.written and len(self.letters) >= self.asked and told in ({b""}, EVERYTHING)
+        return not self.ended and not self.written and len(self.letters) == self.asked and told in ({b""}, EVERYTHING)
 
 
 async def tried(case: Case) -> Outcome:

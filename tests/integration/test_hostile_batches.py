@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 ROLE = Role("echo", "echo-1", ("in",))
 LIMIT = 300_000
-FOR_EVER = {"retention.ms": "-1"}  # records of `tests.batches` are of 1970
 QUERIES = build(()).topics["queries"].config()
 
 
@@ -40,7 +39,7 @@ async def topics(
     """Create a source with one partition, its dead letters and the reports."""
     connection = KafkaConnection(kafka.bootstrap, prefix)
     configs = {
-        connection.real("in"): {**source, **FOR_EVER},
+        connection.real("in"): source,
         connection.real("in.dlq"): dead or {},
         connection.real("reports"): {},
     }
